@@ -1,0 +1,150 @@
+//! How long a batch runs, by its size: a table, since real devices are not linear.
+
+use std::fmt;
+
+use crate::Span;
+
+/// Latency by batch size of one model on one class of executor. Never empty, never falling.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// `latency[b - 1]` is the time a batch of `b` takes.
+    latency: Box<[Span]>,
+}
+
+/// Why a profile was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileError {
+    /// There is no batch size at all.
+    Empty,
+    /// The latency of a batch of this size is zero.
+    Zero(usize),
+}
+
+/// No table is longer than this: a batch of 4,096 is past the knee of every model we have seen.
+const BATCH_MAX: usize = 4096;
+
+impl Profile {
+    /// From measured latencies for batches of 1, 2, 3, ...; made monotone, since a larger batch that was
+    /// measured faster is noise or can be had by padding.
+    pub fn from_table(latencies: impl IntoIterator<Item = Span>) -> Result<Self, ProfileError> {
+        let mut highest = Span::ZERO;
+        let latency: Box<[Span]> = latencies
+            .into_iter()
+            .map(|span| {
+                highest = highest.max(span);
+                highest
+            })
+            .collect();
+        if latency.is_empty() {
+            return Err(ProfileError::Empty);
+        }
+        match latency.iter().position(|&span| span == Span::ZERO) {
+            Some(at) => Err(ProfileError::Zero(at + 1)),
+            None => Ok(Self { latency }),
+        }
+    }
+
+    /// `l(b) = alpha b + beta`, with as many sizes as finish within `longest` (at least one).
+    pub fn linear(alpha: Span, beta: Span, longest: Span) -> Result<Self, ProfileError> {
+        let fitting = (longest - beta).0.checked_div(alpha.0).unwrap_or(BATCH_MAX as u64);
+        let sizes = (fitting as usize).clamp(1, BATCH_MAX);
+        Self::from_table((1..=sizes as u64).map(|b| alpha * b + beta))
+    }
+
+    /// The largest batch that may be run.
+    #[inline]
+    pub fn max_batch(&self) -> usize {
+        self.latency.len()
+    }
+
+    /// How long a batch of `size` takes; `Span::MAX` for a size that cannot be run.
+    #[inline]
+    pub fn latency(&self, size: usize) -> Span {
+        debug_assert!(size > 0, "an empty batch has no latency");
+        self.latency.get(size - 1).copied().unwrap_or(Span::MAX)
+    }
+
+    /// How long a batch of one takes: nothing is faster.
+    #[inline]
+    pub fn shortest(&self) -> Span {
+        self.latency[0]
+    }
+
+    /// The largest batch that finishes within `budget`; zero if not even one does.
+    #[inline]
+    pub fn largest_within(&self, budget: Span) -> usize {
+        self.latency.partition_point(|&latency| latency <= budget)
+    }
+
+    /// The same, when the answer is known to be at most `limit`, and likely to be near it.
+    #[inline]
+    pub fn largest_within_at_most(&self, budget: Span, limit: usize) -> usize {
+        let limit = limit.min(self.latency.len());
+        if limit == 0 || self.latency[limit - 1] <= budget {
+            return limit;
+        }
+        self.latency[..limit - 1].partition_point(|&latency| latency <= budget)
+    }
+
+    /// Executor time per request in a batch of `size`, in nanoseconds: for estimates, not for decisions.
+    pub fn cost(&self, size: usize) -> f64 {
+        self.latency(size).0 as f64 / size as f64
+    }
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (self.latency[0], self.latency[self.latency.len() - 1]);
+        write!(f, "Profile({first} at 1 .. {last} at {})", self.latency.len())
+    }
+}
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "a profile needs the latency of at least one batch size"),
+            Self::Zero(size) => write!(f, "the latency of a batch of {size} is zero"),
+        }
+    }
+}
+
+impl std::error::Error for ProfileError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resnet50() -> Profile {
+        Profile::linear(Span::from_ms(1.053), Span::from_ms(5.072), Span::from_ms(25.0)).unwrap()
+    }
+
+    #[test]
+    fn linear_profiles_end_where_the_longest_latency_does() {
+        let profile = resnet50();
+        assert_eq!(profile.max_batch(), 18);
+        assert_eq!(profile.latency(1), Span::from_ms(6.125));
+        assert_eq!(profile.latency(19), Span::MAX);
+    }
+
+    #[test]
+    fn largest_within_is_the_inverse_of_latency() {
+        let profile = resnet50();
+        for size in 1..=profile.max_batch() {
+            let exactly = profile.latency(size);
+            assert_eq!(profile.largest_within(exactly), size);
+            assert_eq!(profile.largest_within(exactly - Span(1)), size - 1);
+            for limit in 0..=20 {
+                let expected = profile.largest_within(exactly).min(limit);
+                assert_eq!(profile.largest_within_at_most(exactly, limit), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn tables_become_monotone_and_bad_ones_are_refused() {
+        let ms = |list: &[f64]| Profile::from_table(list.iter().map(|&ms| Span::from_ms(ms)));
+        assert_eq!(ms(&[2.0, 1.0, 3.0]).unwrap().latency(2), Span::from_ms(2.0));
+        assert_eq!(ms(&[]), Err(ProfileError::Empty));
+        assert_eq!(ms(&[0.0, 1.0]), Err(ProfileError::Zero(1)));
+    }
+}

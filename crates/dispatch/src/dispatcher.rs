@@ -1,0 +1,196 @@
+//! Model machines and one rank machine on one thread: the dispatcher that the simulator runs, and the
+//! truth that a composition on many threads is held against.
+
+use fermata_core::{ExecutorId, ModelId, Request, Time};
+
+use crate::event::{Actions, Dispatch, DropReason, Event, Network};
+use crate::in_flight::InFlight;
+use crate::min_tree::MinTree;
+use crate::model::ModelMachine;
+use crate::price::{Signal, idle_price};
+use crate::rank::{Grant, RankMachine};
+use crate::rules::Rules;
+
+/// The machines of one pool, composed.
+#[derive(Clone, Debug)]
+pub struct Dispatcher {
+    rules: Rules,
+    network: Network,
+    models: Vec<Option<ModelMachine>>,
+    /// Each model's next timer: a drop, or a candidate that must be formed anew.
+    timers: MinTree,
+    rank: RankMachine,
+    running: InFlight,
+    signal: Signal,
+    /// The executors that all models need together.
+    load: f64,
+}
+
+impl Dispatcher {
+    /// A pool without executors and models.
+    pub fn new(rules: Rules, network: Network) -> Self {
+        Self {
+            rules,
+            network,
+            models: Vec::new(),
+            timers: MinTree::default(),
+            rank: RankMachine::new(network),
+            running: InFlight::default(),
+            signal: Signal::default(),
+            load: 0.0,
+        }
+    }
+
+    fn arrive(&mut self, now: Time, model: ModelId, request: Request, actions: &mut Actions) {
+        let Some(machine) = self.models.get_mut(model.index()).and_then(Option::as_mut) else {
+            return actions.drop(model, request, DropReason::NotLoaded);
+        };
+        let before = machine.load();
+        match machine.arrive(now, request, &self.signal) {
+            Err(request) => actions.drop(model, request, DropReason::Late),
+            Ok(retuned) => {
+                if retuned {
+                    self.load += machine.load() - before;
+                    self.update_signal();
+                }
+                self.refresh(now, model);
+            }
+        }
+    }
+
+    fn come_back(&mut self, now: Time, executor: ExecutorId, actions: &mut Actions) {
+        while let Some((model, requests)) = self.running.take(executor) {
+            for &request in &requests {
+                let machine = self.models[model.index()].as_mut();
+                let refused = match machine {
+                    Some(machine) => machine.come_back(now, request, &self.signal).err(),
+                    None => Some(request),
+                };
+                if let Some(request) = refused {
+                    actions.drop(model, request, DropReason::Overload);
+                }
+            }
+            self.running.recycle(requests);
+            self.refresh(now, model);
+        }
+    }
+
+    fn wake(&mut self, now: Time, actions: &mut Actions) {
+        while self.timers.earliest() <= now {
+            let Some(at) = self.timers.first() else { return };
+            let model = ModelId(at as u32);
+            if let Some(machine) = self.models[at].as_mut() {
+                machine.wake(now, &self.signal, |request| {
+                    actions.drop(model, request, DropReason::Overload);
+                });
+            }
+            self.refresh(now, model);
+        }
+    }
+
+    fn start(&mut self, now: Time, grant: Grant, actions: &mut Actions) {
+        let Grant { model, executor, class, free_at } = grant;
+        let first = actions.requests.len();
+        let machine = self.models[model.index()].as_mut();
+        let (list, batch) = (&mut actions.list, &mut actions.requests);
+        let start = machine.and_then(|machine| {
+            machine.granted(now, class, free_at, &self.signal, batch, |request| {
+                let reason = DropReason::Overload;
+                list.push(crate::event::Action::Drop { model, request, reason });
+            })
+        });
+        match start {
+            Some(start) => {
+                self.running.start(executor, model, &actions.requests[first..]);
+                actions.run(executor, model, start.start, start.latency, first);
+                self.rank.inform_executor(executor, start.start + start.latency);
+            }
+            None => self.rank.return_executor(executor),
+        }
+        self.refresh(now, model);
+    }
+
+    /// Hands a model's candidates to the rank machine, and its next timer to the timers.
+    #[inline]
+    fn refresh(&mut self, now: Time, model: ModelId) {
+        let Some(machine) = &self.models[model.index()] else {
+            return self.timers.clear(model.index());
+        };
+        for (class, candidate) in machine.candidates() {
+            self.rank.inform_candidate(now, model, class, candidate);
+        }
+        self.timers.set(model.index(), machine.next_timer());
+    }
+
+    fn update_signal(&mut self) {
+        let executors = self.rank.executors();
+        let load = self.load / executors.max(1) as f64;
+        self.signal = Signal { price: idle_price(load, executors), load, executors };
+    }
+}
+
+impl Dispatch for Dispatcher {
+    fn handle(&mut self, now: Time, event: Event, actions: &mut Actions) {
+        match event {
+            Event::Arrive { model, request, deadline } => {
+                let request = Request { deadline, id: request, arrival: now };
+                self.arrive(now, model, request, actions);
+            }
+            Event::Done { executor } => {
+                self.running.done(executor);
+                self.rank.done(now, executor);
+            }
+            Event::Wakeup => {}
+            Event::AddModel { model, spec, .. } => {
+                if model.index() >= self.models.len() {
+                    self.models.resize_with(model.index() + 1, || None);
+                    self.timers.grow(model.index() + 1);
+                }
+                let slot = &mut self.models[model.index()];
+                assert!(slot.is_none(), "model {model} was added twice");
+                *slot = Some(ModelMachine::new(now, &spec, self.rules, self.network));
+            }
+            Event::Cancel { model, request, deadline } => {
+                let machine = self.models.get_mut(model.index()).and_then(Option::as_mut);
+                let key = (deadline, request);
+                if let Some(request) = machine.and_then(|m| m.cancel(now, key, &self.signal)) {
+                    actions.drop(model, request, DropReason::Cancelled);
+                    self.refresh(now, model);
+                }
+            }
+            Event::Fail { executor } => {
+                self.rank.fail(executor);
+                self.come_back(now, executor, actions);
+                self.update_signal();
+            }
+            Event::Join { executor, class } => {
+                self.rank.join(now, executor, class);
+                self.update_signal();
+            }
+            Event::Leave { executor } => {
+                self.rank.leave(executor);
+                self.update_signal();
+            }
+            Event::RemoveModel { model } => {
+                if let Some(mut machine) = self.models[model.index()].take() {
+                    self.load -= machine.load();
+                    let waiting = machine.clear();
+                    waiting.for_each(|request| actions.drop(model, request, DropReason::NotLoaded));
+                    for (class, _) in machine.candidates() {
+                        self.rank.inform_candidate(now, model, class, None);
+                    }
+                    self.timers.clear(model.index());
+                    self.update_signal();
+                }
+            }
+        }
+        self.wake(now, actions);
+        while let Some(grant) = self.rank.poll(now) {
+            self.start(now, grant, actions);
+        }
+    }
+
+    fn next_wakeup(&self) -> Time {
+        self.timers.earliest().min(self.rank.next_wakeup())
+    }
+}

@@ -1,0 +1,29 @@
+//! Which requests form a batch, when it starts and on which executor: a deterministic state machine.
+//!
+//! There is no clock, thread, channel, lock, socket or random number here, and no iteration in hash order:
+//! the same events give the same actions, byte for byte. The simulator and the server are two loops around
+//! [`Dispatch::handle`] and [`Dispatch::next_wakeup`].
+
+mod dispatcher;
+mod event;
+mod id_set;
+mod in_flight;
+mod min_tree;
+mod model;
+mod pace;
+mod policy;
+mod price;
+mod rank;
+mod rules;
+
+pub use dispatcher::Dispatcher;
+pub use event::{Action, Actions, Dispatch, DropReason, Event, ModelSpec, Network};
+pub use id_set::IdSet;
+pub use in_flight::InFlight;
+pub use min_tree::MinTree;
+pub use model::{ModelMachine, Start, staggered_batch};
+pub use pace::Pace;
+pub use policy::Policy;
+pub use price::Signal;
+pub use rank::{Candidate, Grant, RankMachine};
+pub use rules::{Gather, Rules, Timeout, Window};

@@ -1,0 +1,362 @@
+//! The model machine: one model's queue, the batch it would send now, and what it must drop.
+//!
+//! It sees its own requests only. Free executors, other models and the choice between them belong to the
+//! rank machine; the two exchange plain values.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fermata_core::{ClassId, ModelId, Profile, Request, RequestId, Span, Time};
+
+use crate::event::{ModelSpec, Network};
+use crate::pace::Pace;
+use crate::price::{Signal, Tuning};
+use crate::rank::Candidate;
+use crate::rules::{Gather, Rules, Window};
+
+/// One model's queue and candidates.
+#[derive(Clone, Debug)]
+pub struct ModelMachine {
+    rules: Rules,
+    network: Network,
+    slo: Span,
+    /// Sorted by deadline, then id.
+    queue: VecDeque<Request>,
+    /// One per class that can run the model.
+    lanes: Vec<Lane>,
+    /// From the decision to the end of a batch of one, on the fastest class: nothing is in time sooner.
+    shortest: Span,
+    pace: Pace,
+    pub(crate) tuning: Tuning,
+}
+
+/// The model on one class of executor.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    class: ClassId,
+    profile: Arc<Profile>,
+    /// From the decision to the end of a batch, by size: the profile and the network's lead.
+    reach: Arc<Profile>,
+    /// The batch that early drop keeps up.
+    target: usize,
+    /// How many urgent requests the candidate gives up.
+    skip: usize,
+    candidate: Option<Candidate>,
+}
+
+/// A batch that is to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// When its execution begins.
+    pub start: Time,
+    /// How long it takes.
+    pub latency: Span,
+}
+
+impl ModelMachine {
+    /// A model with nothing waiting.
+    pub fn new(now: Time, spec: &ModelSpec, rules: Rules, network: Network) -> Self {
+        let lanes: Vec<Lane> = (0..spec.profiles.len())
+            .map(|class| ClassId(class as u16))
+            .filter_map(|class| Some(Lane::new(class, spec.profile(class)?.clone(), network)))
+            .collect();
+        let shortest = lanes.iter().map(|lane| lane.reach.shortest()).min().unwrap_or(Span::MAX);
+        Self {
+            rules,
+            network,
+            slo: spec.slo,
+            queue: VecDeque::new(),
+            lanes,
+            shortest,
+            pace: Pace::new(now),
+            tuning: Tuning::default(),
+        }
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The classes that can run the model, with the batch that would be sent to each.
+    pub fn candidates(&self) -> impl Iterator<Item = (ClassId, Option<Candidate>)> + '_ {
+        self.lanes.iter().map(|lane| (lane.class, lane.candidate))
+    }
+
+    /// A request came. It is given back if it cannot be in time. The flag says that the rate was measured
+    /// anew, so that targets may have changed.
+    #[inline]
+    pub fn arrive(
+        &mut self,
+        now: Time,
+        request: Request,
+        signal: &Signal,
+    ) -> Result<bool, Request> {
+        let beat = self.pace.arrive(now);
+        if beat {
+            self.retune(signal);
+        }
+        if self.is_hopeless(now, &request) {
+            return Err(request);
+        }
+        self.insert(request);
+        self.form(now, signal);
+        Ok(beat)
+    }
+
+    /// A request that was running on an executor that failed comes back. It is given back if it can no
+    /// longer be in time.
+    pub fn come_back(
+        &mut self,
+        now: Time,
+        request: Request,
+        signal: &Signal,
+    ) -> Result<(), Request> {
+        if self.is_hopeless(now, &request) {
+            return Err(request);
+        }
+        self.insert(request);
+        self.form(now, signal);
+        Ok(())
+    }
+
+    /// Takes a waiting request out.
+    pub fn cancel(
+        &mut self,
+        now: Time,
+        key: (Time, RequestId),
+        signal: &Signal,
+    ) -> Option<Request> {
+        let at = self.queue.binary_search_by_key(&key, Request::key).ok()?;
+        let request = self.queue.remove(at);
+        self.forget_skips();
+        self.form(now, signal);
+        request
+    }
+
+    /// Takes every waiting request out.
+    pub fn clear(&mut self) -> impl Iterator<Item = Request> + '_ {
+        for lane in &mut self.lanes {
+            (lane.candidate, lane.skip) = (None, 0);
+        }
+        self.queue.drain(..)
+    }
+
+    /// The moment that `next_timer` named has come: what became hopeless is handed to `dropped`, and
+    /// candidates that passed their latest moment are formed anew.
+    pub fn wake(&mut self, now: Time, signal: &Signal, mut dropped: impl FnMut(Request)) {
+        while let Some(head) = self.queue.front() {
+            if !self.is_hopeless(now, head) {
+                break;
+            }
+            dropped(*head);
+            self.queue.pop_front();
+            for lane in &mut self.lanes {
+                lane.skip = lane.skip.saturating_sub(1);
+            }
+        }
+        self.form(now, signal);
+    }
+
+    /// When to call `wake`: one nanosecond after the head became hopeless or a candidate passed its latest
+    /// moment.
+    #[inline]
+    pub fn next_timer(&self) -> Time {
+        let Some(head) = self.queue.front() else { return Time::NEVER };
+        let mut timer = self.due(head) - self.shortest;
+        for lane in &self.lanes {
+            if let Some(candidate) = &lane.candidate {
+                timer = timer.min(candidate.latest);
+            }
+        }
+        timer.next()
+    }
+
+    /// An executor of `class` is the model's. Moves the finalised batch to `batch` and what it gives up to
+    /// `dropped`; `None`, if there is nothing to send.
+    pub fn granted(
+        &mut self,
+        now: Time,
+        class: ClassId,
+        free_at: Time,
+        signal: &Signal,
+        batch: &mut Vec<Request>,
+        mut dropped: impl FnMut(Request),
+    ) -> Option<Start> {
+        let at = self.lanes.iter().position(|lane| lane.class == class)?;
+        let (skip, size) = self.gather(at, now.max(free_at - self.network.ctrl), signal);
+        if size == 0 {
+            return None;
+        }
+        // What this batch gives up is lost, unless another class's candidate still counts on it.
+        let others = self.lanes.iter().filter(|lane| lane.class != class);
+        let kept_from = others.map(|lane| lane.skip).min().unwrap_or(skip).min(skip);
+        batch.extend(self.queue.drain(skip..skip + size));
+        self.queue.drain(..kept_from).for_each(&mut dropped);
+        self.forget_skips();
+        let start = (now + self.network.lead(size)).max(free_at);
+        let latency = self.lanes[at].profile.latency(size);
+        self.tuning.note_batch(skip, size, latency);
+        self.form(now, signal);
+        Some(Start { start, latency })
+    }
+
+    /// The executors that this model needs at its present rate, were they used well.
+    pub fn load(&self) -> f64 {
+        self.tuning.load
+    }
+
+    #[inline]
+    fn due(&self, request: &Request) -> Time {
+        request.deadline - self.network.resp
+    }
+
+    #[inline]
+    fn is_hopeless(&self, now: Time, request: &Request) -> bool {
+        now + self.shortest > self.due(request)
+    }
+
+    #[inline]
+    fn insert(&mut self, request: Request) {
+        match self.queue.back() {
+            Some(last) if last.key() > request.key() => {
+                let at = self.queue.partition_point(|other| other.key() < request.key());
+                self.queue.insert(at, request);
+                self.forget_skips();
+            }
+            _ => self.queue.push_back(request),
+        }
+    }
+
+    fn forget_skips(&mut self) {
+        for lane in &mut self.lanes {
+            lane.skip = 0;
+        }
+    }
+
+    fn retune(&mut self, signal: &Signal) {
+        let rate = self.pace.rate();
+        let budget = self.slo - self.network.resp;
+        for lane in &mut self.lanes {
+            lane.target = staggered_batch(&lane.reach, budget, rate);
+        }
+        if let Some(lane) = self.lanes.first() {
+            self.tuning.retune(&self.pace, &lane.profile, lane.target, signal);
+        }
+    }
+
+    /// Forms every lane's candidate from what waits now.
+    #[inline]
+    fn form(&mut self, now: Time, signal: &Signal) {
+        for at in 0..self.lanes.len() {
+            let (skip, size) = self.gather(at, now, signal);
+            self.lanes[at].skip = skip;
+            self.lanes[at].candidate =
+                (size > 0).then(|| self.candidate(at, now, skip, size, signal));
+        }
+    }
+
+    #[inline]
+    fn candidate(
+        &self,
+        at: usize,
+        now: Time,
+        skip: usize,
+        size: usize,
+        signal: &Signal,
+    ) -> Candidate {
+        let lane = &self.lanes[at];
+        let head = &self.queue[skip];
+        let due = self.due(head);
+        let latest = due - lane.reach.latency(size);
+        let frontrun = due - lane.reach.latency(size + 1);
+        let mut urgency = latest;
+        let ready = match self.rules.window {
+            Window::Deferred => frontrun,
+            Window::Eager => now,
+            Window::Timeout(timeout) => head.arrival + timeout.of(self.slo),
+            Window::Priced => {
+                urgency = self.tuning.urgency(latest, signal);
+                self.tuning.ready(frontrun, now, &self.pace)
+            }
+        };
+        Candidate { size: size as u32, ready: ready.max(now), latest, urgency }
+    }
+
+    /// How many urgent requests to give up and how many to send, were a batch decided at `now`.
+    #[inline]
+    fn gather(&self, at: usize, now: Time, signal: &Signal) -> (usize, usize) {
+        let lane = &self.lanes[at];
+        let waiting = self.queue.len();
+        let Some(head) = self.queue.front() else { return (0, 0) };
+        let fits = |skip: usize| {
+            let due = self.due(&self.queue[skip]);
+            if due < now {
+                return 0;
+            }
+            lane.reach.largest_within_at_most(due - now, waiting - skip)
+        };
+        match self.rules.gather {
+            Gather::Prefix => {
+                // Heads that only a faster class could still serve are left to it.
+                let mut skip = 0;
+                while self.due(&self.queue[skip]) < now + lane.reach.shortest() {
+                    skip += 1;
+                    if skip == waiting {
+                        return (0, 0);
+                    }
+                }
+                (skip, fits(skip))
+            }
+            Gather::EarlyDrop => {
+                let mut skip = lane.skip;
+                while skip < waiting {
+                    let window = lane.target.min(waiting - skip);
+                    if now + lane.reach.latency(window) <= self.due(&self.queue[skip]) {
+                        return (skip, fits(skip));
+                    }
+                    skip += 1;
+                }
+                (0, 0)
+            }
+            Gather::Priced => {
+                // Nearly always everything that waits fits.
+                let all = waiting.min(lane.reach.max_batch());
+                if now + lane.reach.latency(all) <= self.due(head) {
+                    return (0, all);
+                }
+                self.tuning.gather(waiting, &lane.profile, signal, fits)
+            }
+        }
+    }
+}
+
+impl Lane {
+    fn new(class: ClassId, profile: Arc<Profile>, network: Network) -> Self {
+        let reach = if network.lead(1) == Span::ZERO {
+            profile.clone()
+        } else {
+            let sizes = 1..=profile.max_batch();
+            let table = sizes.map(|size| network.lead(size) + profile.latency(size));
+            Arc::new(Profile::from_table(table).expect("longer than a profile that was accepted"))
+        };
+        Self { class, profile, reach, target: 1, skip: 0, candidate: None }
+    }
+}
+
+/// The batch of a staggered execution (Symphony 3.3): the largest `b` that can be waited for and run within
+/// the budget, `l(b) + b / rate <= budget`. With `n = rate l(b) / b` executors' worth of load, that is
+/// equation 1, `l(b) (1 + 1/n) <= SLO`.
+pub fn staggered_batch(reach: &Profile, budget: Span, rate: f64) -> usize {
+    let fits = |size: usize| reach.latency(size).0 as f64 + size as f64 / rate <= budget.0 as f64;
+    let (mut low, mut high) = (1, reach.max_batch());
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    low
+}

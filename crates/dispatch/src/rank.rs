@@ -1,0 +1,278 @@
+//! The rank machine: free executors on one side, waiting candidates on the other, and their matching.
+//!
+//! It knows a candidate's size and window, never its requests. One per pool; it works at the rate of
+//! batches, not of requests. All moments are those of the decision: an executor that is free at `f` counts
+//! as available `lead(b)` before, since a batch of `b` decided then starts when it is free.
+
+use fermata_core::{ClassId, ExecutorId, ModelId, Time};
+
+use crate::event::Network;
+use crate::id_set::IdSet;
+use crate::min_tree::MinTree;
+
+/// The batch that a model would send now, as the rank machine sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// How many requests it has.
+    pub size: u32,
+    /// It may be granted from then on.
+    pub ready: Time,
+    /// It may be granted until then.
+    pub latest: Time,
+    /// Of several ready candidates the one with the least goes first.
+    pub urgency: Time,
+}
+
+/// A match: the executor is the model's from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Who may send a batch.
+    pub model: ModelId,
+    /// Where to.
+    pub executor: ExecutorId,
+    /// Its class.
+    pub class: ClassId,
+    /// When it is free: in the past if it is idle.
+    pub free_at: Time,
+}
+
+/// The executors of a pool and the candidates that wait for them.
+#[derive(Clone, Debug, Default)]
+pub struct RankMachine {
+    network: Network,
+    classes: Vec<ClassRank>,
+    executors: Vec<Executor>,
+    /// How many executors there are that take batches.
+    active: usize,
+}
+
+/// One class: its executors, and each model's candidate for it.
+#[derive(Clone, Debug, Default)]
+struct ClassRank {
+    idle: IdSet,
+    /// When busy executors with one batch will be free. Kept only where the network has delays: without,
+    /// `Done` comes at that very moment.
+    free: MinTree,
+    /// Candidates that are not ready yet, by `ready`.
+    held: MinTree,
+    /// Candidates that are ready, by urgency.
+    waiting: MinTree,
+    candidates: Vec<Option<Candidate>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Executor {
+    class: ClassId,
+    /// Batches given and not done: two where one was granted ahead of time.
+    batches: u8,
+    /// When the last of them is expected to be done.
+    free_at: Time,
+    /// It takes no more batches.
+    leaving: bool,
+    present: bool,
+}
+
+impl RankMachine {
+    /// A pool without executors and candidates.
+    pub fn new(network: Network) -> Self {
+        Self { network, ..Self::default() }
+    }
+
+    /// How many executors take batches.
+    #[inline]
+    pub fn executors(&self) -> usize {
+        self.active
+    }
+
+    /// How many of them are idle.
+    #[inline]
+    pub fn idle(&self) -> usize {
+        self.classes.iter().map(|class| class.idle.len()).sum()
+    }
+
+    /// An idle executor is there from now on.
+    pub fn join(&mut self, now: Time, executor: ExecutorId, class: ClassId) {
+        let at = executor.index();
+        if at >= self.executors.len() {
+            let absent =
+                Executor { class, batches: 0, free_at: now, leaving: false, present: false };
+            self.executors.resize(at + 1, absent);
+        }
+        assert!(!self.executors[at].present, "executor {executor} joined twice");
+        self.executors[at] =
+            Executor { class, batches: 0, free_at: now, leaving: false, present: true };
+        self.active += 1;
+        let executors = self.executors.len();
+        let ranks = self.class_mut(class);
+        ranks.free.grow(executors);
+        ranks.idle.insert(at);
+    }
+
+    /// The executor takes no more batches.
+    pub fn leave(&mut self, executor: ExecutorId) {
+        let state = &mut self.executors[executor.index()];
+        assert!(state.present && !state.leaving, "executor {executor} left twice");
+        state.leaving = true;
+        state.present = state.batches > 0;
+        self.active -= 1;
+        let class = &mut self.classes[state.class.index()];
+        class.idle.remove(executor.index());
+        class.free.clear(executor.index());
+    }
+
+    /// The executor is gone, with what it was running.
+    pub fn fail(&mut self, executor: ExecutorId) {
+        if !self.executors[executor.index()].leaving {
+            self.leave(executor);
+        }
+        let state = &mut self.executors[executor.index()];
+        state.present = false;
+        state.batches = 0;
+    }
+
+    /// The executor finished a batch.
+    pub fn done(&mut self, now: Time, executor: ExecutorId) {
+        let state = &mut self.executors[executor.index()];
+        assert!(state.batches > 0, "executor {executor} was done without a batch");
+        state.batches -= 1;
+        if state.leaving {
+            state.present = state.batches > 0;
+        } else if state.batches == 0 {
+            state.free_at = now;
+            let class = &mut self.classes[state.class.index()];
+            class.free.clear(executor.index());
+            class.idle.insert(executor.index());
+        } else if self.network.ctrl.0 | self.network.data.0 != 0 {
+            let class = &mut self.classes[state.class.index()];
+            class.free.set(executor.index(), state.free_at);
+        }
+    }
+
+    /// A model's candidate for a class changed.
+    #[inline]
+    pub fn inform_candidate(
+        &mut self,
+        now: Time,
+        model: ModelId,
+        class: ClassId,
+        candidate: Option<Candidate>,
+    ) {
+        let at = model.index();
+        let ranks = self.class_mut(class);
+        if at >= ranks.candidates.len() {
+            ranks.candidates.resize(at + 1, None);
+            ranks.held.grow(at + 1);
+            ranks.waiting.grow(at + 1);
+        }
+        let (mut held, mut waiting) = (Time::NEVER, Time::NEVER);
+        if let Some(candidate) = candidate {
+            if candidate.ready <= now {
+                waiting = candidate.urgency;
+            } else {
+                held = candidate.ready;
+            }
+        }
+        ranks.candidates[at] = candidate;
+        if ranks.held.get(at) != held {
+            ranks.held.set(at, held);
+        }
+        if ranks.waiting.get(at) != waiting {
+            ranks.waiting.set(at, waiting);
+        }
+    }
+
+    /// The model used its grant: the executor is expected to be free again at `free_at`.
+    pub fn inform_executor(&mut self, executor: ExecutorId, free_at: Time) {
+        let state = &mut self.executors[executor.index()];
+        state.batches += 1;
+        state.free_at = free_at;
+        if state.batches == 1 && self.network.ctrl.0 | self.network.data.0 != 0 {
+            let class = &mut self.classes[state.class.index()];
+            class.free.set(executor.index(), free_at);
+        }
+    }
+
+    /// The model had no use for its grant.
+    pub fn return_executor(&mut self, executor: ExecutorId) {
+        let state = self.executors[executor.index()];
+        let class = &mut self.classes[state.class.index()];
+        match state.batches {
+            0 => _ = class.idle.insert(executor.index()),
+            _ => class.free.set(executor.index(), state.free_at),
+        }
+    }
+
+    /// The next match that is due, if any. The model must answer with `inform_executor` or
+    /// `return_executor`, and inform of its new candidate.
+    #[inline]
+    pub fn poll(&mut self, now: Time) -> Option<Grant> {
+        for at in 0..self.classes.len() {
+            if let Some(grant) = self.poll_class(now, ClassId(at as u16)) {
+                return Some(grant);
+            }
+        }
+        None
+    }
+
+    /// When `poll` is worth calling again, should nothing else happen first.
+    #[inline]
+    pub fn next_wakeup(&self) -> Time {
+        let mut earliest = Time::NEVER;
+        for class in &self.classes {
+            if !class.idle.is_empty() {
+                earliest = earliest.min(class.held.earliest());
+            } else if class.free.earliest() != Time::NEVER {
+                earliest = earliest.min(class.held.earliest()).min(self.available(class));
+            }
+        }
+        earliest
+    }
+
+    fn poll_class(&mut self, now: Time, class: ClassId) -> Option<Grant> {
+        let network = self.network;
+        let ranks = &mut self.classes[class.index()];
+        let none_idle = ranks.idle.is_empty();
+        if none_idle && ranks.free.earliest() == Time::NEVER {
+            return None; // Nobody could be granted, so who is ready can wait too.
+        }
+        while ranks.held.earliest() <= now {
+            let model = ranks.held.first()?;
+            ranks.held.clear(model);
+            let candidate = ranks.candidates[model].as_ref()?;
+            ranks.waiting.set(model, candidate.urgency);
+        }
+        let model = ranks.waiting.first()?;
+        let executor = match ranks.idle.first() {
+            Some(executor) => executor,
+            None => {
+                let size = ranks.candidates[model].as_ref()?.size as usize;
+                if ranks.free.earliest() - network.lead(size) > now {
+                    return None;
+                }
+                ranks.free.first()?
+            }
+        };
+        ranks.waiting.clear(model);
+        ranks.idle.remove(executor);
+        ranks.free.clear(executor);
+        let free_at = self.executors[executor].free_at;
+        let (model, executor) = (ModelId(model as u32), ExecutorId(executor as u32));
+        Some(Grant { model, executor, class, free_at })
+    }
+
+    /// When the first busy executor can be granted to the most urgent waiting candidate.
+    fn available(&self, class: &ClassRank) -> Time {
+        let Some(candidate) = class.waiting.first().and_then(|model| class.candidates[model])
+        else {
+            return Time::NEVER;
+        };
+        class.free.earliest() - self.network.lead(candidate.size as usize)
+    }
+
+    fn class_mut(&mut self, class: ClassId) -> &mut ClassRank {
+        if class.index() >= self.classes.len() {
+            self.classes.resize_with(class.index() + 1, ClassRank::default);
+        }
+        &mut self.classes[class.index()]
+    }
+}

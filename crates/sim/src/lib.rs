@@ -1,0 +1,17 @@
+//! Virtual time around the production dispatcher: emulated executors and network, noise, faults, statistics,
+//! checkers of its invariants, and searches for goodput and for the fewest executors.
+//!
+//! Time is an integer that jumps from event to event; a second of traffic costs what its requests cost.
+//! There is no clock here. Runs are independent values, so a search spreads them over the cores.
+
+mod histogram;
+mod scenario;
+mod search;
+mod stats;
+mod world;
+
+pub use histogram::Histogram;
+pub use scenario::{Arrivals, End, Fault, FaultKind, Load, Scenario};
+pub use search::{BAD_MAX, Search, goodput, min_executors, passes, run, spread};
+pub use stats::{ModelStats, Stats};
+pub use world::{Observer, Run, simulate};

@@ -1,0 +1,117 @@
+//! Searches over runs: the goodput of a pool, and the fewest executors for a load.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fermata_dispatch::Policy;
+
+use crate::scenario::Scenario;
+use crate::stats::Stats;
+use crate::world::simulate;
+
+/// A model may lose this share of its requests.
+pub const BAD_MAX: f64 = 0.01;
+
+/// How a goodput is searched for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Search {
+    /// The search ends when the bracket is this narrow, relative to its upper end.
+    pub precision: f64,
+    /// A rate near which the goodput is expected, if one is known.
+    pub guess: Option<f64>,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { precision: 0.005, guess: None }
+    }
+}
+
+/// Runs a scenario under a policy; gives up early if some model loses too much.
+pub fn passes(scenario: &Scenario, policy: Policy) -> bool {
+    let mut dispatcher = policy.dispatcher(scenario.network);
+    let stats = simulate(scenario, &mut dispatcher, &mut (), Some(BAD_MAX));
+    !stats.stopped && stats.worst_bad_rate() <= BAD_MAX
+}
+
+/// Runs a scenario under a policy, to its end.
+pub fn run(scenario: &Scenario, policy: Policy) -> Stats {
+    simulate(scenario, &mut policy.dispatcher(scenario.network), &mut (), None)
+}
+
+/// The highest total rate at which every model has enough of its requests in time, the mix and the random
+/// numbers staying the same; zero if there is none.
+pub fn goodput(scenario: &Scenario, policy: Policy, search: Search) -> f64 {
+    let base = scenario.rate();
+    let passes = |rate: f64| passes(&scenario.scaled(rate / base), policy);
+    let (mut low, mut high) = (0.0, f64::INFINITY);
+    let mut rate = search.guess.unwrap_or(base);
+    // Steps widen until the goodput is between two rates, then the bracket is halved.
+    let mut step = if search.guess.is_some() { 1.05 } else { 2.0 };
+    let floor = rate / 4096.0;
+    while high.is_infinite() || low == 0.0 {
+        if passes(rate) {
+            low = rate;
+            rate *= step;
+        } else {
+            high = rate;
+            rate /= step;
+            if rate < floor {
+                return 0.0;
+            }
+        }
+        if high.is_finite() && low > 0.0 {
+            break;
+        }
+        step = (step * step).min(2.0);
+    }
+    while high - low > search.precision * high {
+        let middle = (low + high) / 2.0;
+        if passes(middle) { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// The fewest executors of the first class with which every model has enough of its requests in time.
+/// `None`, if `most` are not enough.
+pub fn min_executors(scenario: &Scenario, policy: Policy, most: usize) -> Option<usize> {
+    let passes = |executors: usize| passes(&scenario.with_executors(executors), policy);
+    let mut high = 1;
+    while !passes(high) {
+        if high >= most {
+            return None;
+        }
+        high = (high * 2).min(most);
+    }
+    let mut low = high / 2;
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if passes(middle) { high = middle } else { low = middle }
+    }
+    Some(high)
+}
+
+/// Applies `work` to every item on `threads` threads; the results are in the order of the items.
+pub fn spread<T: Sync, R: Send>(
+    items: &[T],
+    threads: usize,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<Option<R>>> = Mutex::new(items.iter().map(|_| None).collect());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, items.len().max(1)) {
+            scope.spawn(|| {
+                while let Some((at, item)) = {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    items.get(at).map(|item| (at, item))
+                } {
+                    let result = work(item);
+                    results.lock().expect("no worker panics with the lock")[at] = Some(result);
+                }
+            });
+        }
+    });
+    let results = results.into_inner().expect("no worker panics with the lock");
+    results.into_iter().map(|result| result.expect("every item was worked on")).collect()
+}
