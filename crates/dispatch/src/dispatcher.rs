@@ -1,7 +1,7 @@
 //! Model machines and one rank machine on one thread: the dispatcher that the simulator runs, and the
 //! truth that a composition on many threads is held against.
 
-use fermata_core::{ExecutorId, ModelId, Request, Time};
+use fermata_core::{ExecutorId, ModelId, Request, Span, Time};
 
 use crate::event::{Actions, Dispatch, DropReason, Event, Network};
 use crate::in_flight::InFlight;
@@ -90,6 +90,7 @@ impl Dispatcher {
 
     fn start(&mut self, now: Time, grant: Grant, actions: &mut Actions) {
         let Grant { model, executor, class, free_at } = grant;
+        let scarce = if self.rank.idle() == 0 { 1.0 } else { 0.0 };
         let first = actions.requests.len();
         let machine = self.models[model.index()].as_mut();
         let (list, batch) = (&mut actions.list, &mut actions.requests);
@@ -104,6 +105,9 @@ impl Dispatcher {
                 self.running.start(executor, model, &actions.requests[first..]);
                 actions.run(executor, model, start.start, start.latency, first);
                 self.rank.inform_executor(executor, start.start + start.latency);
+                self.signal.mean_latency +=
+                    (start.latency.0 as f64 - self.signal.mean_latency) * 0.01;
+                self.signal.scarce += (scarce - self.signal.scarce) * 0.01;
             }
             None => self.rank.return_executor(executor),
         }
@@ -125,7 +129,43 @@ impl Dispatcher {
     fn update_signal(&mut self) {
         let executors = self.rank.executors();
         let load = self.load / executors.max(1) as f64;
-        self.signal = Signal { price: idle_price(load, executors), load, executors };
+        let margin = self.signal.mean_latency / executors.max(1) as f64
+            * crate::price::param(7, 1.0)
+            * self.signal.scarce.powf(crate::price::param(8, 0.0));
+        self.signal = Signal {
+            price: idle_price(load, executors) * {
+                let (mut num, mut den) = (0.0, 1e-9);
+                for m in self.models.iter().flatten() {
+                    num += m.tuning.load * m.tuning.variation;
+                    den += m.tuning.load;
+                }
+                if crate::price::param(27, 1.0) > 0.5 {
+                    (crate::price::param(28, 1.0) + num / den) / 2.0
+                } else {
+                    1.0
+                }
+            },
+            load,
+            executors,
+            margin: Span(margin as u64),
+            ..self.signal
+        };
+        let (mut num, mut den) = (0.0, 1e-9);
+        for m in self.models.iter().flatten() {
+            let w = if crate::price::param(22, 0.0) > 0.5 { 1.0 } else { m.tuning.load };
+            num += w * m.tuning.gain;
+            den += w;
+        }
+        let gain = num / den;
+        let band = crate::price::param(23, 0.1);
+        let price = self.signal.price.max(crate::price::param(1, 0.01));
+        self.signal.hold = if self.signal.hold {
+            gain > price * (1.0 - band)
+        } else {
+            gain > price * (1.0 + band)
+        };
+        let n = self.models.iter().flatten().count().max(1) as f64;
+        self.signal.bad = self.models.iter().flatten().map(|m| m.tuning.bad).sum::<f64>() / n;
     }
 }
 

@@ -69,7 +69,7 @@ impl ModelMachine {
             lanes,
             shortest,
             pace: Pace::new(now),
-            tuning: Tuning::default(),
+            tuning: Tuning::new(spec.slo),
         }
     }
 
@@ -151,6 +151,7 @@ impl ModelMachine {
             }
             dropped(*head);
             self.queue.pop_front();
+            self.tuning.note_bad(1.0, signal);
             for lane in &mut self.lanes {
                 lane.skip = lane.skip.saturating_sub(1);
             }
@@ -197,6 +198,12 @@ impl ModelMachine {
         let start = (now + self.network.lead(size)).max(free_at);
         let latency = self.lanes[at].profile.latency(size);
         self.tuning.note_batch(skip, size, latency);
+        for _ in 0..size {
+            self.tuning.note_bad(0.0, signal);
+        }
+        for _ in 0..skip {
+            self.tuning.note_bad(1.0, signal);
+        }
         self.form(now, signal);
         Some(Start { start, latency })
     }
@@ -237,6 +244,13 @@ impl ModelMachine {
     fn retune(&mut self, signal: &Signal) {
         let rate = self.pace.rate();
         let budget = self.slo - self.network.resp;
+        let mut rate = rate;
+        if self.rules.gather == Gather::Priced
+            && crate::price::param(19, 1.0) > 0.5
+            && self.tuning.load > 0.0
+        {
+            rate /= signal.load.min(1.0).max(0.05);
+        }
         for lane in &mut self.lanes {
             lane.target = staggered_batch(&lane.reach, budget, rate);
         }
@@ -276,8 +290,8 @@ impl ModelMachine {
             Window::Eager => now,
             Window::Timeout(timeout) => head.arrival + timeout.of(self.slo),
             Window::Priced => {
-                urgency = self.tuning.urgency(latest, signal);
-                self.tuning.ready(frontrun, now, &self.pace)
+                urgency = self.tuning.urgency(latest, due, size, &lane.profile, signal);
+                self.tuning.ready(frontrun, latest, &self.pace, signal)
             }
         };
         Candidate { size: size as u32, ready: ready.max(now), latest, urgency }

@@ -75,10 +75,25 @@ impl Pace {
         self.rate
     }
 
+    /// The squared coefficient of variation of the gaps.
+    pub fn variation(&self) -> f64 {
+        if self.total < 16 {
+            return 1.0;
+        }
+        let (mut mean, mut square) = (0.0, 0.0);
+        for (at, &count) in self.gaps.iter().enumerate() {
+            let (from, to) = (bucket_end_before(at), bucket_end(at));
+            let share = f64::from(count) / f64::from(self.total);
+            mean += share * (from + to) / 2.0;
+            square += share * (from * from + from * to + to * to) / 3.0;
+        }
+        (square / (mean * mean) - 1.0).max(0.0)
+    }
+
     /// How long after an arrival it pays to wait for the next one, in nanoseconds, if the next one is
     /// worth `saving` nanoseconds of executor time and waiting costs `price` per nanosecond: the `t` that
     /// maximises `saving P(gap <= t) - price E[min(gap, t)]`.
-    pub fn patience(&self, saving: f64, price: f64) -> u64 {
+    pub fn patience(&self, saving: f64, price: f64, hold: bool, edge: f64) -> u64 {
         if self.total < 16 {
             return 0;
         }
@@ -100,7 +115,14 @@ impl Pace {
                 (best, patience) = (gain, to as u64);
             }
         }
-        patience
+        let forever = saving - price * waited;
+        if hold {
+            if best - forever < edge * saving { u64::MAX } else { patience }
+        } else if best < edge * saving {
+            0
+        } else {
+            patience
+        }
     }
 }
 
@@ -142,8 +164,8 @@ mod tests {
             now.0 += if i % 10 == 0 { 100_000_000 } else { 100_000 };
             pace.arrive(now);
         }
-        let patience = pace.patience(1e6, 0.5);
+        let patience = pace.patience(1e6, 0.5, false, 0.1);
         assert!((100_000..1_000_000).contains(&patience), "{patience}");
-        assert_eq!(pace.patience(1e3, 0.5), 0, "a worthless arrival is not waited for");
+        assert_eq!(pace.patience(1e3, 0.5, false, 0.1), 0, "a worthless arrival is not waited for");
     }
 }

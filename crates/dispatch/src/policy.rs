@@ -42,6 +42,7 @@ impl FromStr for Policy {
             "deferred" => rules(Window::Deferred),
             "eager" => rules(Window::Eager),
             "held" => Ok(Self::Rules(Rules { window: Window::Priced, gather: Gather::EarlyDrop })),
+            "fprefix" => Ok(Self::Rules(Rules { window: Window::Priced, gather: Gather::Prefix })),
             "dpriced" => {
                 Ok(Self::Rules(Rules { window: Window::Deferred, gather: Gather::Priced }))
             }

@@ -15,6 +15,16 @@ pub struct Signal {
     pub load: f64,
     /// Executors.
     pub executors: usize,
+    /// mean latency of batches
+    pub mean_latency: f64,
+    /// margin
+    pub margin: Span,
+    /// hold regime
+    pub hold: bool,
+    /// bad ewma
+    pub bad: f64,
+    /// fraction of grants that came with nobody idle
+    pub scarce: f64,
 }
 
 /// P
@@ -36,9 +46,48 @@ pub struct Tuning {
     patience: u64,
     cost: f64,
     target: usize,
+    /// b
+    pub bad: f64,
+    /// g
+    pub gain: f64,
+    /// v
+    pub variation: f64,
+    weight: f64,
+    pub(crate) slo: Span,
+}
+
+fn cost_at(profile: &Profile, b: f64) -> f64 {
+    let low = b.floor().max(1.0);
+    let l0 = profile.latency(low as usize).0 as f64;
+    let l1 = profile.latency((low as usize + 1).min(profile.max_batch())).0 as f64;
+    (l0 + (l1 - l0) * (b - low).max(0.0)) / b.max(1.0)
+}
+
+fn pace_batch(profile: &Profile, budget: Span, rate: f64) -> f64 {
+    let low = crate::model::staggered_batch(profile, budget, rate);
+    if low >= profile.max_batch() || rate <= 0.0 {
+        return low as f64;
+    }
+    let at = |b: usize| profile.latency(b).0 as f64 + b as f64 / rate;
+    let (l0, l1) = (at(low), at(low + 1));
+    (low as f64 + ((budget.0 as f64 - l0) / (l1 - l0)).clamp(0.0, 1.0)).max(1.0)
+}
+
+fn efficient(profile: &Profile, size: usize, tol: f64, floor: f64) -> usize {
+    let limit = profile.cost(size) * (1.0 + tol);
+    let least = (size as f64 * floor).ceil() as usize;
+    let (mut tl, mut th) = (least.max(1), size);
+    while tl < th {
+        let m = (tl + th) / 2;
+        if profile.cost(m) <= limit { th = m } else { tl = m + 1 }
+    }
+    tl
 }
 
 impl Tuning {
+    pub(crate) fn new(slo: Span) -> Self {
+        Self { slo, ..Self::default() }
+    }
     pub(crate) fn note_batch(&mut self, _skip: usize, size: usize, latency: Span) {
         let cost = latency.0 as f64 / size as f64;
         if self.cost == 0.0 {
@@ -57,8 +106,14 @@ impl Tuning {
         signal: &Signal,
     ) {
         self.target = target;
-        let star = profile.cost(target);
+        let b = pace_batch(
+            profile,
+            self.slo,
+            pace.rate() / if signal.load > 0.0 { signal.load.clamp(0.05, 1.0) } else { 1.0 },
+        );
+        let star = cost_at(profile, b);
         self.load = pace.rate() * star;
+        self.variation = pace.variation() / b;
         let marginal = if target < profile.max_batch() {
             (profile.latency(target + 1) - profile.latency(target)).0 as f64
         } else if target > 1 {
@@ -69,18 +124,40 @@ impl Tuning {
         let cost = if param(0, 0.0) > 0.5 { self.cost.max(star) } else { star };
         let saving = (cost - marginal).max(0.0);
         let price = (signal.price * param(3, 1.0)).max(param(1, 0.01));
-        self.patience = pace.patience(saving, price);
+        self.gain = self.load * (1.0 - marginal / cost).max(0.0);
+        let hold = if param(20, 1.0) > 0.5 { signal.hold } else { self.gain > price };
+        self.patience = pace.patience(saving, price, hold, param(21, 0.1));
     }
 
     #[inline]
-    pub(crate) fn ready(&self, frontrun: Time, now: Time, pace: &Pace) -> Time {
-        let _ = now;
-        frontrun.min(pace.last() + Span(self.patience))
+    pub(crate) fn ready(&self, frontrun: Time, latest: Time, pace: &Pace, signal: &Signal) -> Time {
+        frontrun
+            .min(latest - signal.margin - Span((self.weight * self.slo.0 as f64) as u64))
+            .min(pace.last() + Span(self.patience))
     }
 
     #[inline]
-    pub(crate) fn urgency(&self, latest: Time, _signal: &Signal) -> Time {
-        latest
+    pub(crate) fn urgency(
+        &self,
+        latest: Time,
+        due: Time,
+        size: usize,
+        profile: &Profile,
+        _signal: &Signal,
+    ) -> Time {
+        let mut u = latest;
+        if param(10, 0.0) > 0.5 {
+            let t = efficient(profile, size, param(13, 0.1), param(5, 0.4));
+            u = due - profile.latency(t);
+        }
+        u - Span((self.weight * param(17, 1.0) * self.slo.0 as f64) as u64)
+    }
+
+    pub(crate) fn note_bad(&mut self, bad: f64, signal: &Signal) {
+        self.bad += (bad - self.bad) * param(14, 0.002);
+        let fade = (1.0 - signal.bad * param(15, 20.0)).max(0.0);
+        self.weight += (bad - signal.bad * param(26, 1.0)) * param(12, 0.02);
+        self.weight = self.weight.max(0.0).min(param(16, 1.0) * fade);
     }
 
     pub(crate) fn gather(
@@ -106,15 +183,22 @@ impl Tuning {
         if gathered == 0 {
             return (0, 0);
         }
-        let tol = param(4, 0.1) * (1.0 - signal.load.powf(param(6, 8.0))).max(0.0);
-        let limit = profile.cost(gathered) * (1.0 + tol);
-        let least = (gathered as f64 * param(5, 0.4)).ceil() as usize;
-        let (mut tl, mut th) = (least.max(1), gathered);
-        while tl < th {
-            let m = (tl + th) / 2;
-            if profile.cost(m) <= limit { th = m } else { tl = m + 1 }
+        let tol = if param(6, 0.0) > 0.5 {
+            param(4, 0.2) * (1.0 - signal.load.powf(param(6, 8.0))).max(0.0)
+        } else {
+            let floor = param(24, 0.0) * (1.0 - (signal.load - 1.0) * 5.0).clamp(0.0, 1.0);
+            (1.0 / signal.load - 1.0).clamp(floor, param(25, 1.0).max(floor))
+        };
+        let mut target = efficient(profile, gathered, tol, param(5, 0.4));
+        if param(18, 0.0) > 0.0 {
+            target = target.min(((self.target as f64 * param(18, 0.0)) as usize).max(1));
         }
-        let target = tl;
+        if param(11, 0.0) > 0.5 {
+            let first = fits(0);
+            if first > 0 && waiting - first >= (gathered as f64 * param(11, 0.0)) as usize {
+                return (0, first);
+            }
+        }
         // smallest skip with fits >= target (fits is nondecreasing up to `low`)
         let (mut l, mut h) = (0, low);
         while l < h {
