@@ -70,6 +70,7 @@ pub(super) fn pack(sessions: &[Session<'_>], executors: usize) -> Vec<Node> {
     while nodes.len() < executors {
         halve_the_busiest(sessions, &mut nodes);
     }
+    nodes.iter_mut().for_each(|node| fill(sessions, node));
     nodes
 }
 
@@ -161,6 +162,28 @@ fn halve_the_busiest(sessions: &[Session<'_>], nodes: &mut Vec<Node>) {
     nodes.push(twin);
 }
 
+/// Raises the batches of a node in turns for as long as all deadlines hold. Executors do not wait for the
+/// end of a duty cycle: a round is only as long as its executions, and what that leaves is room for bursts.
+fn fill(sessions: &[Session<'_>], node: &mut Node) {
+    let latency = |m: &Member| sessions[m.session].reach.latency(m.batch);
+    let holds = |members: &[Member]| {
+        let round = members.iter().map(latency).fold(Span::ZERO, |sum, each| sum + each);
+        members.iter().all(|m| round + latency(m) <= sessions[m.session].budget)
+    };
+    let mut growing = true;
+    while growing {
+        growing = false;
+        for at in 0..node.members.len() {
+            node.members[at].batch += 1;
+            if holds(&node.members) {
+                growing = true;
+            } else {
+                node.members[at].batch -= 1;
+            }
+        }
+    }
+}
+
 impl Session<'_> {
     /// The batch of an executor that runs nothing else: the largest with `2 l(b) <= budget`, since who
     /// just misses a batch waits for all of it. One, if there is no such batch.
@@ -250,6 +273,13 @@ mod tests {
         let alone: Vec<usize> = nodes.iter().filter_map(Node::first).collect();
         assert_eq!(alone, [0, 0, 1, 2]);
         assert!(nodes.iter().all(|node| node.members[0].batch == 16));
+    }
+
+    #[test]
+    fn a_session_alone_has_the_batch_of_a_full_executor() {
+        let profiles = table_2();
+        let nodes = pack(&sessions(&profiles, [64.0, 32.0, 32.0]), 3);
+        assert!(nodes.iter().all(|node| node.members.len() == 1 && node.members[0].batch == 16));
     }
 
     #[test]
