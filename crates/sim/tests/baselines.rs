@@ -1,5 +1,7 @@
 //! Every policy through the simulator, under faults and overload, with a checker of the invariants.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -430,7 +430,13 @@ impl Dispatch for Nexus {
                 }
             }
             Event::Wakeup => {}
-            Event::AddModel { model, spec, gap } => self.add(model, &spec, gap),
+            Event::AddModel { model, spec, gap } => {
+                self.add(model, &spec, gap);
+                if running {
+                    // What was counted before would speak of an epoch that the model was not there for.
+                    self.start_epoch(now);
+                }
+            }
             Event::Cancel { model, request, deadline } => {
                 self.cancel(model, (deadline, request), actions);
             }
@@ -494,6 +500,26 @@ mod tests {
         let early = ["16 drop r9", "16 drop r10", "16 drop r11", "16 drop r12"];
         let (first, last) = (["6 x0 m0 r1 r2 r3 r4 r5"], ["16 x0 m0 r13 r14 r15 r16"]);
         script.expect(&[&first[..], &drops, &early, &last].concat());
+    }
+
+    #[test]
+    fn a_load_that_left_its_band_is_planned_for_after_ten_seconds() {
+        let mut nexus = Nexus::new(Network::default());
+        let mut actions = Actions::default();
+        let slo = Span::from_ms(100.0);
+        let profile = Profile::linear(Span::from_ms(1.0), Span::from_ms(9.0), slo).unwrap();
+        let (model, spec) = (ModelId(0), Arc::new(ModelSpec::uniform(slo, profile)));
+        let gap = Some(Span::from_ms(100.0));
+        nexus.handle(Time::START, Event::AddModel { model, spec, gap }, &mut actions);
+        // Announced is one in 100 ms; one in 50 ms comes.
+        for (id, ms) in (0..).zip((0..11_000).step_by(50)) {
+            let now = Time::from_ms(f64::from(ms));
+            let request = RequestId(id);
+            nexus.handle(now, Event::Arrive { model, request, deadline: now + slo }, &mut actions);
+            let gap_ms = 1e-6 / nexus.models[0].as_ref().unwrap().rate;
+            let expected = if ms < 10_000 { 100.0 } else { 50.0 };
+            assert!((gap_ms - expected).abs() < 0.5, "{gap_ms} at {ms} ms");
+        }
     }
 
     #[test]

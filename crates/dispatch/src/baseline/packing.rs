@@ -125,17 +125,13 @@ fn merge(sessions: &[Session<'_>], a: &Node, b: &Node) -> Option<Node> {
 /// Everything on too few executors: no promise can be kept, so only the work is spread evenly.
 fn crowd(sessions: &[Session<'_>], executors: usize) -> Vec<Node> {
     let mut parts = squishy(sessions, 1.0);
-    let work = |node: &Node| -> f64 {
-        let each = |m: &Member| m.rate * sessions[m.session].reach.cost(m.batch);
-        node.members.iter().map(each).sum()
-    };
-    parts.sort_by(|a, b| work(b).total_cmp(&work(a)));
+    parts.sort_by(|a, b| b.work(sessions).total_cmp(&a.work(sessions)));
     let mut nodes: Vec<(f64, Node)> =
         vec![(0.0, Node { members: Vec::new(), duty: f64::INFINITY }); executors.min(parts.len())];
     for part in parts {
         let least = nodes.iter_mut().min_by(|a, b| a.0.total_cmp(&b.0));
         let (load, node) = least.expect("there is at least one executor and one part");
-        *load += work(&part);
+        *load += part.work(sessions);
         node.duty = node.duty.min(part.duty);
         for member in part.members {
             match node.members.iter_mut().find(|other| other.session == member.session) {
@@ -149,11 +145,7 @@ fn crowd(sessions: &[Session<'_>], executors: usize) -> Vec<Node> {
 
 /// Gives the fullest node a second executor.
 fn halve_the_busiest(sessions: &[Session<'_>], nodes: &mut Vec<Node>) {
-    let load = |node: &Node| -> f64 {
-        let each = |m: &Member| m.rate * sessions[m.session].reach.cost(m.batch);
-        node.members.iter().map(each).sum()
-    };
-    let busiest = nodes.iter_mut().max_by(|a, b| load(a).total_cmp(&load(b)));
+    let busiest = nodes.iter_mut().max_by(|a, b| a.work(sessions).total_cmp(&b.work(sessions)));
     let node = busiest.expect("there is at least one session");
     for member in &mut node.members {
         member.rate /= 2.0;
@@ -216,6 +208,12 @@ impl Node {
     fn occupancy(&self, sessions: &[Session<'_>]) -> f64 {
         let latency = |m: &Member| sessions[m.session].reach.latency(m.batch).0 as f64;
         self.members.iter().map(latency).sum::<f64>() / self.duty
+    }
+
+    /// How many executors its requests keep busy in batches as planned.
+    fn work(&self, sessions: &[Session<'_>]) -> f64 {
+        let each = |m: &Member| m.rate * sessions[m.session].reach.cost(m.batch);
+        self.members.iter().map(each).sum()
     }
 
     fn first(&self) -> Option<usize> {

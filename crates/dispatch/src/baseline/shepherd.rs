@@ -15,8 +15,7 @@ use super::pool::Pool;
 use crate::event::{Action, Actions};
 use crate::min_tree::MinTree;
 
-/// A batch is stopped for one that is at least this many hundredths as large: 3.03, for which its authors
-/// proved the bound of their competitive ratio.
+/// A batch is stopped for one that is at least this many hundredths as large: 3.03, the authors' value.
 const PREEMPTION: u64 = 303;
 
 /// The sizes of what runs: what else it needs to know is in the pool.

@@ -19,10 +19,10 @@ pub(crate) struct TfServing {
     wakeup: Time,
 }
 
-/// Its guide tells online services to try a few milliseconds; ten is the most that a model with the tightest
-/// SLOs of the zoos (about 20 ms, half of it execution) can stand.
+/// Its guide has operators try 1 to 10 ms. The upper end gives the largest batches, and is still what a
+/// model with the tightest SLO of the zoos (20 ms, half of it execution) can just stand.
 pub(crate) const TIMEOUT: Span = Span(10_000_000);
-/// The batch size of its guide's example, and past the knee of most models.
+/// Past the knee of most models of the zoos. The original has no useful default: it is the operator's to tune.
 pub(crate) const MAX_BATCH: usize = 32;
 
 impl TfServing {
