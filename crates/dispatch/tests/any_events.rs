@@ -9,8 +9,8 @@ use fermata_core::{ClassId, ExecutorId, ModelId, Profile, RequestId, Span, Time}
 use fermata_dispatch::{Action, Actions, Dispatch, Event, ModelSpec, Network, Policy};
 use proptest::prelude::*;
 
-const POLICIES: [&str; 6] =
-    ["clipper", "clockwork", "nexus", "shepherd", "tfserving:3ms,4", "eager"];
+const POLICIES: [&str; 7] =
+    ["clipper", "clockwork", "nexus", "shepherd", "tfserving:3ms,4", "eager", "fermata"];
 const MODELS: u32 = 3;
 const EXECUTORS: u32 = 4;
 

@@ -12,7 +12,7 @@ use fermata_workload::Process;
 
 const BASELINES: [&str; 6] =
     ["clipper", "clockwork", "nexus", "shepherd", "tfserving", "tfserving:2ms,8"];
-const OTHERS: [&str; 3] = ["deferred", "eager", "timeout:5ms-prefix"];
+const OTHERS: [&str; 4] = ["deferred", "eager", "fermata", "timeout:5ms-prefix"];
 
 #[test]
 fn a_steady_load() {
