@@ -4,6 +4,7 @@
 //! the same events give the same actions, byte for byte. The simulator and the server are two loops around
 //! [`Dispatch::handle`] and [`Dispatch::next_wakeup`].
 
+mod baseline;
 mod dispatcher;
 mod event;
 mod id_set;

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use fermata_core::Span;
 
+use crate::baseline::{Central, Clipper, Clockwork, Nexus, Shepherd, TfServing, tf_serving};
 use crate::dispatcher::Dispatcher;
 use crate::event::{Dispatch, Network};
 use crate::rules::{Gather, Rules, Timeout, Window};
@@ -12,8 +13,23 @@ use crate::rules::{Gather, Rules, Timeout, Window};
 /// A policy that can be simulated or served with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Policy {
+    /// Batch sizes by trial and error, lazy dropping.
+    Clipper,
+    /// Plans ahead, the most urgent batch first.
+    Clockwork,
+    /// Models placed on executors, early dropping.
+    Nexus,
     /// The model and rank machines under some rules.
     Rules(Rules),
+    /// The largest batch first, with preemption.
+    Shepherd,
+    /// A batch goes when it is full or its oldest request has waited for the timeout.
+    TfServing {
+        /// How long a request waits at most for others.
+        timeout: Span,
+        /// The largest batch.
+        max_batch: usize,
+    },
 }
 
 impl Policy {
@@ -23,6 +39,13 @@ impl Policy {
     /// A dispatcher without models and executors.
     pub fn dispatcher(self, network: Network) -> Box<dyn Dispatch> {
         match self {
+            Self::Clipper => Box::new(Central::new(Clipper::default(), network)),
+            Self::Clockwork => Box::new(Central::new(Clockwork::default(), network)),
+            Self::Nexus => Box::new(Nexus::new(network)),
+            Self::Shepherd => Box::new(Central::new(Shepherd::default(), network)),
+            Self::TfServing { timeout, max_batch } => {
+                Box::new(Central::new(TfServing::new(timeout, max_batch), network))
+            }
             Self::Rules(rules) => Box::new(Dispatcher::new(rules, network)),
         }
     }
@@ -32,6 +55,16 @@ impl FromStr for Policy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "clipper" => return Ok(Self::Clipper),
+            "clockwork" => return Ok(Self::Clockwork),
+            "nexus" => return Ok(Self::Nexus),
+            "shepherd" => return Ok(Self::Shepherd),
+            _ => {}
+        }
+        if let Some(numbers) = text.strip_prefix("tfserving") {
+            return parse_tf_serving(numbers).ok_or_else(|| unknown(text));
+        }
         let (name, gather) = match text.strip_suffix("-prefix") {
             Some(name) => (name, Gather::Prefix),
             None => (text, Gather::EarlyDrop),
@@ -55,6 +88,24 @@ impl FromStr for Policy {
     }
 }
 
+/// `:TIMEOUT` or `:TIMEOUT,MAXBATCH`, or nothing for the defaults.
+fn parse_tf_serving(text: &str) -> Option<Policy> {
+    let defaults = (tf_serving::TIMEOUT, tf_serving::MAX_BATCH);
+    let (timeout, max_batch) = match text.strip_prefix(':') {
+        None if text.is_empty() => defaults,
+        None => return None,
+        Some(numbers) => {
+            let (timeout, max_batch) = match numbers.split_once(',') {
+                Some((timeout, max_batch)) => (timeout, max_batch.parse().ok()?),
+                None => (numbers, defaults.1),
+            };
+            let Timeout::Fixed(timeout) = parse_timeout(timeout)? else { return None };
+            (timeout, max_batch)
+        }
+    };
+    (max_batch > 0).then_some(Policy::TfServing { timeout, max_batch })
+}
+
 fn parse_timeout(text: &str) -> Option<Timeout> {
     if let Some(percent) = text.strip_suffix('%') {
         return percent.parse().ok().map(Timeout::PercentOfSlo);
@@ -69,7 +120,16 @@ fn unknown(text: &str) -> String {
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Rules(Rules { window, gather }) = self;
+        let Rules { window, gather } = match self {
+            Self::Clipper => return write!(f, "clipper"),
+            Self::Clockwork => return write!(f, "clockwork"),
+            Self::Nexus => return write!(f, "nexus"),
+            Self::Shepherd => return write!(f, "shepherd"),
+            Self::TfServing { timeout, max_batch } => {
+                return write!(f, "tfserving:{}ms,{max_batch}", timeout.as_ms());
+            }
+            Self::Rules(rules) => rules,
+        };
         match window {
             Window::Priced => write!(f, "fermata")?,
             Window::Deferred => write!(f, "deferred")?,
@@ -80,6 +140,25 @@ impl fmt::Display for Policy {
         match gather {
             Gather::Prefix => write!(f, "-prefix"),
             Gather::EarlyDrop | Gather::Priced => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn baselines_are_named_as_they_are_parsed() {
+        for name in ["clipper", "clockwork", "nexus", "shepherd", "tfserving:2.5ms,16"] {
+            assert_eq!(name.parse::<Policy>().unwrap().to_string(), name);
+        }
+        assert_eq!("tfserving".parse::<Policy>().unwrap().to_string(), "tfserving:10ms,32");
+        assert_eq!("tfserving:5ms".parse::<Policy>().unwrap().to_string(), "tfserving:5ms,32");
+        for wrong in
+            ["tfserving:", "tfserving:5%", "tfserving:5ms,0", "tfservings", "clipper-prefix"]
+        {
+            assert!(wrong.parse::<Policy>().is_err(), "{wrong}");
         }
     }
 }

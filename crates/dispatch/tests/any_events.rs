@@ -1,0 +1,227 @@
+//! Any sequence of events: every request leaves once, no executor has a third batch, no wakeup is in vain.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use fermata_core::{ClassId, ExecutorId, ModelId, Profile, RequestId, Span, Time};
+use fermata_dispatch::{Action, Actions, Dispatch, Event, ModelSpec, Network, Policy};
+use proptest::prelude::*;
+
+const POLICIES: [&str; 7] =
+    ["clipper", "clockwork", "nexus", "shepherd", "tfserving:3ms,4", "eager", "fermata"];
+const MODELS: u32 = 3;
+const EXECUTORS: u32 = 4;
+
+/// What a script says; it is skipped where it makes no sense, such as leaving twice.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Add(u32),
+    Arrive(u32, u8),
+    Cancel(u16),
+    Fail(u32),
+    Join(u32, u16),
+    Leave(u32),
+    Remove(u32),
+    Wait(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => (0..MODELS).prop_map(Step::Add),
+        20 => (0..MODELS, 0u8..80).prop_map(|(model, ms)| Step::Arrive(model, ms)),
+        2 => any::<u16>().prop_map(Step::Cancel),
+        1 => (0..EXECUTORS).prop_map(Step::Fail),
+        3 => (0..EXECUTORS, 0u16..2).prop_map(|(executor, class)| Step::Join(executor, class)),
+        1 => (0..EXECUTORS).prop_map(Step::Leave),
+        1 => (0..MODELS).prop_map(Step::Remove),
+        10 => (0u8..20).prop_map(Step::Wait),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn every_request_leaves_once(steps in prop::collection::vec(step(), 1..150), far in any::<bool>()) {
+        for name in POLICIES {
+            let network = match far {
+                true => Network { ctrl: Span(100_000), data: Span(50_000), resp: Span(2_000_000) },
+                false => Network::default(),
+            };
+            let mut world = World::new(name, network);
+            steps.iter().for_each(|&step| world.step(step));
+            world.run_until(Time::from_ms(100_000.0));
+            prop_assert!(world.waiting.is_empty(), "{name} forgot {:?}", world.waiting);
+            prop_assert!(world.executors.values().all(|executor| executor.batches.is_empty()));
+            prop_assert_eq!(world.dispatcher.next_wakeup(), Time::NEVER);
+        }
+    }
+}
+
+struct World {
+    dispatcher: Box<dyn Dispatch>,
+    now: Time,
+    models: BTreeSet<u32>,
+    executors: BTreeMap<u32, Executor>,
+    /// Who waits, with model and deadline.
+    waiting: BTreeMap<RequestId, (ModelId, Time)>,
+    requests: u64,
+}
+
+#[derive(Default)]
+struct Executor {
+    leaving: bool,
+    ends: Option<Time>,
+    batches: VecDeque<Batch>,
+}
+
+struct Batch {
+    start: Time,
+    latency: Span,
+    model: ModelId,
+    requests: Vec<(RequestId, Time)>,
+}
+
+impl World {
+    fn new(name: &str, network: Network) -> Self {
+        let dispatcher = name.parse::<Policy>().unwrap().dispatcher(network);
+        Self {
+            dispatcher,
+            now: Time::START,
+            models: BTreeSet::new(),
+            executors: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            requests: 0,
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Add(model) if self.models.insert(model) => {
+                self.handle(Event::AddModel {
+                    model: ModelId(model),
+                    spec: spec(model),
+                    gap: None,
+                });
+            }
+            Step::Arrive(model, ms) => {
+                let deadline = self.now + Span::from_ms(f64::from(ms));
+                let (model, request) = (ModelId(model), RequestId(self.requests));
+                self.requests += 1;
+                self.waiting.insert(request, (model, deadline));
+                self.handle(Event::Arrive { model, request, deadline });
+            }
+            Step::Cancel(pick) => {
+                let at = usize::from(pick) % self.waiting.len().max(1);
+                if let Some((&request, &(model, deadline))) = self.waiting.iter().nth(at) {
+                    self.handle(Event::Cancel { model, request, deadline });
+                    assert!(!self.waiting.contains_key(&request), "a cancelled request waits");
+                }
+            }
+            Step::Fail(executor) => {
+                if let Some(state) = self.executors.remove(&executor) {
+                    state.batches.into_iter().for_each(|batch| self.bring_back(batch));
+                    self.handle(Event::Fail { executor: ExecutorId(executor) });
+                }
+            }
+            Step::Join(executor, class) if !self.executors.contains_key(&executor) => {
+                self.executors.insert(executor, Executor::default());
+                let class = ClassId(class);
+                self.handle(Event::Join { executor: ExecutorId(executor), class });
+            }
+            Step::Leave(executor) => {
+                let Some(state) = self.executors.get_mut(&executor) else { return };
+                if !std::mem::replace(&mut state.leaving, true) {
+                    if state.batches.is_empty() {
+                        self.executors.remove(&executor);
+                    }
+                    self.handle(Event::Leave { executor: ExecutorId(executor) });
+                }
+            }
+            Step::Remove(model) if self.models.remove(&model) => {
+                self.handle(Event::RemoveModel { model: ModelId(model) });
+                assert!(self.waiting.values().all(|&(other, _)| other != ModelId(model)));
+            }
+            Step::Wait(ms) => self.run_until(self.now + Span::from_ms(f64::from(ms))),
+            Step::Add(_) | Step::Join(..) | Step::Remove(_) => {}
+        }
+    }
+
+    fn run_until(&mut self, end: Time) {
+        loop {
+            let ends = self.executors.iter().filter_map(|(&id, state)| Some((state.ends?, id)));
+            let (done, executor) = ends.min().unwrap_or((Time::NEVER, 0));
+            let wakeup = self.dispatcher.next_wakeup();
+            let next = done.min(wakeup);
+            if next > end {
+                self.now = end;
+                return;
+            }
+            assert!(next >= self.now, "a moment was slept through");
+            self.now = next;
+            if done > wakeup {
+                self.handle(Event::Wakeup);
+                assert!(self.dispatcher.next_wakeup() > self.now, "it wakes for nothing");
+                continue;
+            }
+            let state = self.executors.get_mut(&executor).unwrap();
+            state.batches.pop_front();
+            state.ends = state.batches.front().map(|next| next.start.max(done) + next.latency);
+            if state.leaving && state.batches.is_empty() {
+                self.executors.remove(&executor);
+            }
+            self.handle(Event::Done { executor: ExecutorId(executor) });
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let mut actions = Actions::default();
+        self.dispatcher.handle(self.now, event, &mut actions);
+        for action in &actions.list {
+            match *action {
+                Action::Drop { request, .. } => {
+                    assert!(
+                        self.waiting.remove(&request.id).is_some(),
+                        "{} left twice",
+                        request.id
+                    );
+                }
+                Action::Preempt { executor } => {
+                    let state = self.executors.get_mut(&executor.0).unwrap();
+                    assert!(state.batches.len() == 1 && !state.leaving);
+                    state.ends = None;
+                    let batch = state.batches.pop_front().unwrap();
+                    self.bring_back(batch);
+                }
+                Action::Run { executor, model, start, latency, first, size } => {
+                    assert!(start >= self.now);
+                    let mut requests = Vec::new();
+                    for request in actions.batch(first, size) {
+                        assert!(self.waiting.remove(&request.id).is_some(), "{}", request.id);
+                        requests.push((request.id, request.deadline));
+                    }
+                    let state = self.executors.get_mut(&executor.0).unwrap();
+                    assert!(!state.leaving && state.batches.len() < 2 && !requests.is_empty());
+                    state.ends = state.ends.or(Some(start + latency));
+                    state.batches.push_back(Batch { start, latency, model, requests });
+                }
+            }
+        }
+    }
+
+    fn bring_back(&mut self, batch: Batch) {
+        for (id, deadline) in batch.requests {
+            self.waiting.insert(id, (batch.model, deadline));
+        }
+    }
+}
+
+/// Model 1 runs on the first class only, model 2 on the second only.
+fn spec(model: u32) -> Arc<ModelSpec> {
+    let slo = Span::from_ms(40.0);
+    let profile = |beta: f64| {
+        Arc::new(Profile::linear(Span::from_ms(1.0), Span::from_ms(beta), slo).unwrap())
+    };
+    let profiles = vec![(model != 2).then(|| profile(5.0)), (model != 1).then(|| profile(9.0))];
+    Arc::new(ModelSpec { slo, profiles })
+}
