@@ -27,9 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fermata_core::{ClassId, ExecutorId, ModelId, Profile, RequestId, Span, Time};
-use fermata_dispatch::{
-    Action, Actions, Dispatch, DropReason, Event, ModelSpec, Network, Policy,
-};
+use fermata_dispatch::{Action, Actions, Dispatch, DropReason, Event, ModelSpec, Network, Policy};
 
 #[test]
 fn scenarios() {
