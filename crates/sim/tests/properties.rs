@@ -82,7 +82,7 @@ fn network() -> impl Strategy<Value = Network> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 300,
+        cases: 2000,
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(
             concat!(env!("CARGO_MANIFEST_DIR"), "/tests/properties.regressions"),
         ))),
