@@ -4,6 +4,9 @@
 //! The reference keeps no candidate, no timer and no tree. At every step it looks at every request of every
 //! model and at every executor. One class, no network, prefix gathering.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -332,8 +335,8 @@ impl Both {
             }
             Step::Join(executor) => {
                 let executor = id(executor);
-                if !self.executors.contains_key(&executor) {
-                    self.executors.insert(executor, None);
+                if let Entry::Vacant(place) = self.executors.entry(executor) {
+                    place.insert(None);
                     self.handle(Event::Join { executor, class: ClassId(0) });
                 }
             }

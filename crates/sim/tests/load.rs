@@ -1,6 +1,8 @@
 //! Invariant 5: offered more than it can serve, goodput stays at its peak; offered less, the busy fraction
 //! falls with the load and the high-numbered executors stay untouched.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
 use std::sync::Arc;
 
 use fermata_core::{ClassId, Profile, Span, Time};

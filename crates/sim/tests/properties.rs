@@ -3,6 +3,9 @@
 //! The world here is rougher than the simulator's: batches end early and late, deadlines are random or past,
 //! and executors and models come and go in the middle of everything.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -225,8 +228,8 @@ impl Rough {
             }
             Step::Join { executor, class } => {
                 let (executor, class) = (ExecutorId(executor), ClassId(class % self.classes));
-                if !self.executors.contains_key(&executor) {
-                    self.executors.insert(executor, Executor::default());
+                if let Entry::Vacant(place) = self.executors.entry(executor) {
+                    place.insert(Executor::default());
                     self.handle(Event::Join { executor, class });
                 }
             }

@@ -3,6 +3,8 @@
 //! `FERMATA_SEEDS=100` runs more of them, `FERMATA_SEED=7` exactly one. The seed and its options are printed
 //! first; with the commit they repeat the run.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
 use std::sync::Arc;
 
 use fermata_core::{ClassId, ExecutorId, Profile, Span, Time};
