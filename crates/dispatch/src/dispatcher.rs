@@ -225,4 +225,17 @@ mod tests {
         assert!(measured > 0.0);
         assert!((dispatcher.load - measured).abs() < 1e-9, "{} {measured}", dispatcher.load);
     }
+
+    #[test]
+    fn a_request_without_a_deadline_for_a_model_that_runs_nowhere_is_dropped() {
+        let mut dispatcher = Dispatcher::new(Rules::EAGER, Network::default());
+        let mut actions = Actions::default();
+        let spec = Arc::new(ModelSpec { slo: Span::from_ms(25.0), profiles: vec![None] });
+        let model = ModelId(0);
+        dispatcher.handle(Time::START, Event::AddModel { model, spec, gap: None }, &mut actions);
+        let event = Event::Arrive { model, request: RequestId(1), deadline: Time::NEVER };
+        dispatcher.handle(Time::START, event, &mut actions);
+        assert_eq!(actions.list.len(), 1);
+        assert_eq!(dispatcher.next_wakeup(), Time::NEVER);
+    }
 }

@@ -213,7 +213,8 @@ impl ModelMachine {
 
     #[inline]
     fn is_hopeless(&self, now: Time, request: &Request) -> bool {
-        now + self.shortest > self.due(request)
+        // A model that runs nowhere has no moment to wait for, whatever the deadline.
+        self.shortest == Span::MAX || now + self.shortest > self.due(request)
     }
 
     #[inline]
