@@ -46,27 +46,26 @@ impl Dispatcher {
             return actions.drop(model, request, DropReason::NotLoaded);
         };
         let before = machine.load();
-        match machine.arrive(now, request, &self.signal) {
+        let arrived = machine.arrive(now, request, &self.signal);
+        let change = machine.load() - before;
+        match arrived {
             Err(request) => actions.drop(model, request, DropReason::Late),
-            Ok(retuned) => {
-                if retuned {
-                    self.load += machine.load() - before;
-                    self.update_signal();
-                }
-                self.refresh(now, model);
-            }
+            Ok(_) => self.refresh(now, model),
+        }
+        if change != 0.0 {
+            self.load += change;
+            self.update_signal();
         }
     }
 
     fn come_back(&mut self, now: Time, executor: ExecutorId, actions: &mut Actions) {
         while let Some((model, requests)) = self.running.take(executor) {
             for &request in &requests {
-                let machine = self.models[model.index()].as_mut();
-                let refused = match machine {
-                    Some(machine) => machine.come_back(now, request, &self.signal).err(),
-                    None => Some(request),
+                let Some(machine) = self.models[model.index()].as_mut() else {
+                    actions.drop(model, request, DropReason::NotLoaded);
+                    continue;
                 };
-                if let Some(request) = refused {
+                if let Err(request) = machine.come_back(now, request, &self.signal) {
                     actions.drop(model, request, DropReason::Overload);
                 }
             }
@@ -232,5 +231,51 @@ impl Dispatch for Dispatcher {
 
     fn next_wakeup(&self) -> Time {
         self.timers.earliest().min(self.rank.next_wakeup())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fermata_core::{ClassId, Profile, RequestId, Span};
+
+    use super::*;
+    use crate::event::ModelSpec;
+
+    #[test]
+    fn load_keeps_what_is_measured_by_a_request_that_comes_too_late() {
+        let mut dispatcher = Dispatcher::new(Rules::FERMATA, Network::default());
+        let mut actions = Actions::default();
+        let ms = Span::from_ms;
+        let profile = Profile::linear(ms(1.0), ms(5.0), ms(25.0)).unwrap();
+        let spec = Arc::new(ModelSpec::uniform(ms(25.0), profile));
+        let model = ModelId(0);
+        dispatcher.handle(Time::START, Event::AddModel { model, spec, gap: None }, &mut actions);
+        let join = Event::Join { executor: ExecutorId(0), class: ClassId(0) };
+        dispatcher.handle(Time::START, join, &mut actions);
+        for id in 1..400 {
+            let now = Time::from_ms(id as f64);
+            // Those that fall on a measurement, each 50 ms, have expired.
+            let slo = if id % 50 == 0 { ms(0.0) } else { ms(25.0) };
+            let event = Event::Arrive { model, request: RequestId(id), deadline: now + slo };
+            dispatcher.handle(now, event, &mut actions);
+        }
+        let measured = dispatcher.models[0].as_ref().unwrap().load();
+        assert!(measured > 0.0);
+        assert!((dispatcher.load - measured).abs() < 1e-9, "{} {measured}", dispatcher.load);
+    }
+
+    #[test]
+    fn a_request_without_a_deadline_for_a_model_that_runs_nowhere_is_dropped() {
+        let mut dispatcher = Dispatcher::new(Rules::EAGER, Network::default());
+        let mut actions = Actions::default();
+        let spec = Arc::new(ModelSpec { slo: Span::from_ms(25.0), profiles: vec![None] });
+        let model = ModelId(0);
+        dispatcher.handle(Time::START, Event::AddModel { model, spec, gap: None }, &mut actions);
+        let event = Event::Arrive { model, request: RequestId(1), deadline: Time::NEVER };
+        dispatcher.handle(Time::START, event, &mut actions);
+        assert_eq!(actions.list.len(), 1);
+        assert_eq!(dispatcher.next_wakeup(), Time::NEVER);
     }
 }

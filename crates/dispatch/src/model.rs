@@ -185,7 +185,7 @@ impl ModelMachine {
         mut dropped: impl FnMut(Request),
     ) -> Option<Start> {
         let at = self.lanes.iter().position(|lane| lane.class == class)?;
-        let (skip, size) = self.gather(at, now.max(free_at - self.network.ctrl), signal);
+        let (skip, size) = self.gather(at, now, free_at, signal);
         if size == 0 {
             return None;
         }
@@ -220,7 +220,8 @@ impl ModelMachine {
 
     #[inline]
     fn is_hopeless(&self, now: Time, request: &Request) -> bool {
-        now + self.shortest > self.due(request)
+        // A model that runs nowhere has no moment to wait for, whatever the deadline.
+        self.shortest == Span::MAX || now + self.shortest > self.due(request)
     }
 
     #[inline]
@@ -263,7 +264,7 @@ impl ModelMachine {
     #[inline]
     fn form(&mut self, now: Time, signal: &Signal) {
         for at in 0..self.lanes.len() {
-            let (skip, size) = self.gather(at, now, signal);
+            let (skip, size) = self.gather(at, now, Time::START, signal);
             self.lanes[at].skip = skip;
             self.lanes[at].candidate =
                 (size > 0).then(|| self.candidate(at, now, skip, size, signal));
@@ -297,9 +298,10 @@ impl ModelMachine {
         Candidate { size: size as u32, ready: ready.max(now), latest, urgency }
     }
 
-    /// How many urgent requests to give up and how many to send, were a batch decided at `now`.
+    /// How many urgent requests to give up and how many to send, were a batch decided at `now` for an
+    /// executor that is free at `free_at`.
     #[inline]
-    fn gather(&self, at: usize, now: Time, signal: &Signal) -> (usize, usize) {
+    fn gather(&self, at: usize, now: Time, free_at: Time, signal: &Signal) -> (usize, usize) {
         let lane = &self.lanes[at];
         let waiting = self.queue.len();
         let Some(head) = self.queue.front() else { return (0, 0) };
@@ -308,13 +310,23 @@ impl ModelMachine {
             if due < now {
                 return 0;
             }
-            lane.reach.largest_within_at_most(due - now, waiting - skip)
+            let size = lane.reach.largest_within_at_most(due - now, waiting - skip);
+            if free_at <= now {
+                return size;
+            }
+            // Inputs are fetched while the executor is busy: it need not wait for them once it is free.
+            lane.profile.largest_within_at_most(due - free_at, size)
+        };
+        let in_time = |size: usize, request: &Request| {
+            let due = self.due(request);
+            (free_at <= now || free_at + lane.profile.latency(size) <= due)
+                && now + lane.reach.latency(size) <= due
         };
         match self.rules.gather {
             Gather::Prefix => {
                 // Heads that only a faster class could still serve are left to it.
                 let mut skip = 0;
-                while self.due(&self.queue[skip]) < now + lane.reach.shortest() {
+                while !in_time(1, &self.queue[skip]) {
                     skip += 1;
                     if skip == waiting {
                         return (0, 0);
@@ -326,7 +338,7 @@ impl ModelMachine {
                 let mut skip = lane.skip;
                 while skip < waiting {
                     let window = lane.target.min(waiting - skip);
-                    if now + lane.reach.latency(window) <= self.due(&self.queue[skip]) {
+                    if in_time(window, &self.queue[skip]) {
                         return (skip, fits(skip));
                     }
                     skip += 1;
@@ -336,7 +348,7 @@ impl ModelMachine {
             Gather::Priced => {
                 // Nearly always everything that waits fits.
                 let all = waiting.min(lane.reach.max_batch());
-                if now + lane.reach.latency(all) <= self.due(head) {
+                if in_time(all, head) {
                     return (0, all);
                 }
                 self.tuning.gather(waiting, &lane.profile, signal, fits)

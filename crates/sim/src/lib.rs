@@ -4,12 +4,14 @@
 //! Time is an integer that jumps from event to event; a second of traffic costs what its requests cost.
 //! There is no clock here. Runs are independent values, so a search spreads them over the cores.
 
+mod check;
 mod histogram;
 mod scenario;
 mod search;
 mod stats;
 mod world;
 
+pub use check::{Checker, Log, Promises};
 pub use histogram::Histogram;
 pub use scenario::{Arrivals, End, Fault, FaultKind, Load, Scenario};
 pub use search::{BAD_MAX, Search, goodput, min_executors, passes, run, spread};

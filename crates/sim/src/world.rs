@@ -173,24 +173,28 @@ impl<'a> World<'a> {
         if now == Time::NEVER {
             return None;
         }
-        self.stats.end = now;
         let event = if now == done {
             Event::Done { executor: ExecutorId(self.finishes.first()? as u32) }
         } else if now == fault {
             self.fault(now)?
         } else if now == arrival {
-            return Some(self.arrive(now));
+            match self.arrive(now) {
+                Some(event) => event,
+                // The arrivals have ended; the one that did not come does not count as a thing that happened.
+                None => return self.next(wakeup),
+            }
         } else {
             Event::Wakeup
         };
+        self.stats.end = now;
         Some((now, event))
     }
 
     #[inline]
-    fn arrive(&mut self, now: Time) -> (Time, Event) {
+    fn arrive(&mut self, now: Time) -> Option<Event> {
         if now >= self.last_arrival || self.next_request >= self.last_request {
             self.arrivals = MinTree::with_len(1);
-            return (now, Event::Wakeup);
+            return None;
         }
         let at = self.arrivals.first().expect("somebody arrives at the earliest arrival");
         self.arrivals.set(at, self.streams[at].next_arrival());
@@ -198,7 +202,7 @@ impl<'a> World<'a> {
         let request = RequestId(self.next_request);
         self.next_request += 1;
         let deadline = now + self.scenario.loads[at].spec.slo;
-        (now, Event::Arrive { model: ModelId(at as u32), request, deadline })
+        Some(Event::Arrive { model: ModelId(at as u32), request, deadline })
     }
 
     fn fault(&mut self, now: Time) -> Option<Event> {
@@ -298,5 +302,40 @@ impl<'a> World<'a> {
         if self.stats.models[model.index()].bad() > self.bad_limits[model.index()] {
             self.stats.stopped = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fermata_core::{ClassId, Profile};
+    use fermata_dispatch::{ModelSpec, Network, Policy};
+
+    use super::*;
+    use crate::check::{Checker, Promises};
+    use crate::scenario::{Arrivals, End, Load};
+
+    #[test]
+    fn a_run_is_not_lengthened_by_the_arrival_after_its_last() {
+        let ms = Span::from_ms;
+        let profile = Profile::linear(ms(1.0), ms(5.0), ms(25.0)).unwrap();
+        let spec = Arc::new(ModelSpec::uniform(ms(25.0), profile));
+        let times = [Time::from_ms(1.0), Time::from_ms(1e6)];
+        let scenario = Scenario {
+            loads: vec![Load { spec, arrivals: Arrivals::Recorded(times.into()) }],
+            executors: vec![ClassId(0)],
+            network: Network::default(),
+            end: End::At(Time::from_ms(10.0)),
+            seed: 0,
+            noise: 0.0,
+            faults: Vec::new(),
+        };
+        let policy: Policy = "eager".parse().unwrap();
+        let mut checker = Checker::new(scenario.network, Promises::EARLY_DROP);
+        let mut dispatcher = policy.dispatcher(scenario.network);
+        let stats = simulate(&scenario, &mut dispatcher, &mut checker, None);
+        checker.end();
+        assert_eq!(stats.end, Time::from_ms(7.0));
     }
 }

@@ -1,0 +1,45 @@
+# `make` lists what there is. `make test` is what CI runs; a machine with Rust needs nothing else.
+
+CARGO ?= cargo
+SEEDS ?= 20
+SEED ?= 1
+FERMATA ?= $(or $(CARGO_TARGET_DIR),target)/release/fermata
+
+.PHONY: help test fmt lint unit sims benches deny demo bench sim
+.DEFAULT_GOAL := help
+
+help: ## List these recipes
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1\t/' | expand -t 10
+
+test: fmt lint unit sims benches deny ## Everything that must pass before a merge
+
+fmt: ## Is everything formatted?
+	$(CARGO) fmt --all --check
+
+lint: ## Clippy, without a warning
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+unit: ## Unit tests, text scenarios, properties, the reference, doc tests
+	$(CARGO) test --locked --workspace
+
+sims: ## Simulations of SEEDS random options, optimised, with all assertions
+	FERMATA_SEEDS=$(SEEDS) $(CARGO) test --locked --profile sim -p fermata-sim --test seeds --test load
+
+benches: ## Each bench once, for compilation
+	$(CARGO) test --locked --profile sim -p fermata-sim --bench dispatch
+
+deny: ## Licences, sources and bans of dependencies, where cargo-deny is installed
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check licenses sources bans; \
+	else echo "cargo-deny is not installed: licences are not checked"; fi
+
+sim: ## One seed, with its options: make sim SEED=7
+	FERMATA_SEED=$(SEED) $(CARGO) test --locked --profile sim -p fermata-sim --test seeds -- --nocapture --test-threads 1
+
+bench: ## What a request costs, by number of models and executors
+	$(CARGO) bench --locked -p fermata-sim --bench dispatch
+
+demo: ## The example simulation, and its picture
+	$(CARGO) build --locked --release -p fermata-cli
+	mkdir -p out
+	$(FERMATA) sim examples/resnet50.toml --plot out/resnet50.svg
+	@echo "the picture of the run is in $(CURDIR)/out/resnet50.svg"
