@@ -43,7 +43,13 @@ pub(crate) struct SimArgs {
     pub(crate) policy: Vec<String>,
 
     /// The seed of all random numbers: the same seed gives the same run.
-    #[arg(long, value_name = "N", env = "FERMATA_SEED", default_value_t = 1)]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "FERMATA_SEED",
+        default_value_t = 1,
+        allow_negative_numbers = true
+    )]
     pub(crate) seed: u64,
 
     /// Search for the highest total rate, in the same mix, at which every model has 99 % of its requests

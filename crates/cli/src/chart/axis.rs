@@ -127,13 +127,13 @@ impl Fitted {
             let look = Type { colour: FAINT_INK, ..Type::new(11.0, Anchor::End) };
             svg.text((area.left - 7.0, y + 4.0), &label, look);
         }
-        let middle = (area.left - 48.0, area.top + area.height / 2.0);
+        let middle = (area.left - VERTICAL_ROOM + 14.0, area.top + area.height / 2.0);
         svg.text(middle, title, Type { upright: true, ..Type::new(12.0, Anchor::Middle) });
     }
 }
 
 /// The room that a vertical axis with title takes on the left, and a horizontal one below.
-pub(super) const VERTICAL_ROOM: f64 = 62.0;
+pub(super) const VERTICAL_ROOM: f64 = 72.0;
 pub(super) const HORIZONTAL_ROOM: f64 = 44.0;
 
 pub(super) fn draw_base(svg: &mut Svg, area: Area) {

@@ -49,11 +49,8 @@ impl Panel for Bars {
                     + bar_width * number as f64;
                 let top = y.y(area, value);
                 let bar = Area { left, top, width: bar_width, height: area.bottom() - top };
-                svg.rect(
-                    bar.within(0.0, 0.0, (0.06 * bar_width).min(2.0), 0.0),
-                    colour(number),
-                    None,
-                );
+                let seam = (0.06 * bar_width).min(2.0);
+                svg.rect(Area { width: bar_width - seam, ..bar }, colour(number), None);
                 self.draw_value(svg, bar, value);
             }
         }
@@ -67,7 +64,8 @@ impl Bars {
     fn draw_value(&self, svg: &mut Svg, bar: Area, value: f64) {
         let Some(decimals) = self.values else { return };
         let text = super::axis::grouped(value, decimals);
-        if text_width(&text, 10.0) <= bar.width + 6.0 {
+        let says_something = text.contains(|digit: char| ('1'..='9').contains(&digit));
+        if says_something && text_width(&text, 10.0) <= bar.width + 6.0 {
             let look = Type { colour: FAINT_INK, ..Type::new(10.0, Anchor::Middle) };
             svg.text((bar.left + bar.width / 2.0, bar.top - 4.0), &text, look);
         }

@@ -27,6 +27,14 @@ pub fn colour(number: usize) -> &'static str {
     PALETTE[number % PALETTE.len()]
 }
 
+/// What can be read on that colour: half of the palette is too light for white letters.
+fn ink_on(number: usize) -> &'static str {
+    match number % PALETTE.len() {
+        3..=5 => INK,
+        _ => "#FFFFFF",
+    }
+}
+
 const INK: &str = "#222222";
 const FAINT_INK: &str = "#666666";
 const GRID: &str = "#E4E4E4";

@@ -3,7 +3,7 @@
 use super::axis::{Axis, HORIZONTAL_ROOM, VERTICAL_ROOM};
 use super::figure::{Entry, Panel, draw_head};
 use super::svg::{Anchor, Area, Svg, Type, text_width};
-use super::{ALARM, FAINT_INK, GRID, colour};
+use super::{ALARM, FAINT_INK, GRID, colour, ink_on};
 
 /// What executors did over a stretch of time.
 pub struct Timeline {
@@ -42,12 +42,18 @@ pub struct Block {
 const ROW_MAX: f64 = 26.0;
 const ROWS_HEIGHT_MAX: f64 = 1000.0;
 const DROPS_HEIGHT: f64 = 22.0;
-const HEAD_HEIGHT: f64 = 50.0;
+const TITLE_HEIGHT: f64 = 32.0;
+const LEGEND_HEIGHT: f64 = 19.0;
 
 impl Timeline {
-    /// The height at which all rows can be read.
+    /// The height at which all rows can be read, with a legend of one line.
     pub fn height(&self) -> f64 {
-        HEAD_HEIGHT + self.row_height() * self.rows as f64 + DROPS_HEIGHT + HORIZONTAL_ROOM
+        let legend = if self.legend.is_empty() { 0.0 } else { LEGEND_HEIGHT };
+        TITLE_HEIGHT
+            + legend
+            + self.row_height() * self.rows as f64
+            + DROPS_HEIGHT
+            + HORIZONTAL_ROOM
     }
 
     fn row_height(&self) -> f64 {
@@ -66,7 +72,8 @@ impl Timeline {
                 svg.text((area.left - 7.0, middle + 4.0), &row.to_string(), look);
             }
         }
-        let middle = (area.left - 48.0, area.top + row_height * self.rows as f64 / 2.0);
+        let middle =
+            (area.left - VERTICAL_ROOM + 14.0, area.top + row_height * self.rows as f64 / 2.0);
         svg.text(middle, "executor", Type { upright: true, ..Type::new(12.0, Anchor::Middle) });
     }
 }
@@ -108,10 +115,10 @@ fn entry((number, name): (usize, &String)) -> Entry<'_> {
 
 fn draw_block(svg: &mut Svg, place: Area, block: &Block) {
     let colour = colour(block.colour);
-    let (fill, ink) = if block.cut { ("#FFFFFF", colour) } else { (colour, "#FFFFFF") };
+    let (fill, ink) = if block.cut { ("#FFFFFF", colour) } else { (colour, ink_on(block.colour)) };
     svg.rect(place, fill, Some(if block.cut { colour } else { "#FFFFFF" }));
     let size = (place.height * 0.6).min(12.0);
-    if size >= 7.0 && text_width(&block.label, size) + 4.0 <= place.width {
+    if size >= 7.0 && text_width(&block.label, size) + 6.0 <= place.width {
         let middle = (place.left + place.width / 2.0, place.top + place.height / 2.0 + size * 0.36);
         let look = Type { colour: ink, bold: true, ..Type::new(size, Anchor::Middle) };
         svg.text(middle, &block.label, look);

@@ -9,6 +9,7 @@ mod table;
 mod watch;
 
 use std::num::NonZero;
+use std::path::Path;
 use std::thread;
 
 use fermata_core::Time;
@@ -18,7 +19,7 @@ use fermata_sim::{End, Scenario, Search, goodput, min_executors, simulate, sprea
 use crate::args::SimArgs;
 use crate::input::InputError;
 use crate::output;
-use file::SimFile;
+use file::{Checker, SimFile};
 use progress::Progress;
 use report::Report;
 use watch::{Tape, Watch};
@@ -37,6 +38,8 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<()> {
         answer(policy, &scenario, question, args.plot.is_some(), &progress)
     });
     progress.finish();
+    let answers = answers.into_iter().collect::<Result<Vec<Answer>, Unbounded>>();
+    let answers = answers.map_err(|Unbounded| too_short(&args.file, scenario.end))?;
 
     let report = |answer: &Answer| Report::new(answer, &names);
     let reports: Vec<Report> = answers.iter().map(report).collect();
@@ -80,6 +83,9 @@ fn check_arguments(args: &SimArgs, policies: &[NamedPolicy]) -> Result<(), Input
     }
     if args.plot.is_some() && policies.len() > 1 {
         return refuse("--plot", "draws one policy, and several were given");
+    }
+    if args.plot.as_ref() == Some(&args.file) {
+        return refuse("--plot", "would overwrite the file that describes the run");
     }
     args.plot.as_deref().map_or(Ok(()), |out| output::check_writable("--plot", out))
 }
@@ -143,13 +149,16 @@ fn answer(
     question: Question,
     taped: bool,
     progress: &Progress,
-) -> Answer {
+) -> Result<Answer, Unbounded> {
     let mut scenario = asked.clone();
     let (mut found_goodput, mut found_gpus) = (None, None);
     match question {
         Question::Run => {}
         Question::Goodput => {
             let rate = goodput(asked, *policy, Search::default());
+            if rate.is_infinite() {
+                return Err(Unbounded);
+            }
             found_goodput = Some(rate);
             if rate > 0.0 {
                 scenario = asked.scaled(rate / asked.rate());
@@ -167,7 +176,7 @@ fn answer(
     let mut dispatcher = policy.dispatcher(scenario.network);
     let stats = simulate(&scenario, &mut dispatcher, &mut watch, None);
     let Watch { usage, last_arrival, tape, .. } = watch;
-    Answer {
+    Ok(Answer {
         policy: name.clone(),
         offered_until: match scenario.end {
             End::At(end) => end,
@@ -179,5 +188,17 @@ fn answer(
         goodput: found_goodput,
         min_gpus: found_gpus,
         tape,
-    }
+    })
+}
+
+/// However high the rate, nothing fails: so few requests fit into one batch on each executor.
+struct Unbounded;
+
+fn too_short(file: &Path, end: End) -> InputError {
+    let key = match end {
+        End::At(_) => "duration_s",
+        End::Requests(_) => "requests",
+    };
+    let reason = "too short a run to search for a goodput: no rate fails";
+    Checker { file, place: None }.refuse(key, reason)
 }

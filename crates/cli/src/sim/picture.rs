@@ -67,6 +67,10 @@ fn timeline(tape: &Tape, report: &Report, names: &[String]) -> Timeline {
         true => format!(", the first {rows} of {} executors", report.executors),
         false => String::new(),
     };
+    let colours = match names.len() > LEGEND_MAX {
+        true => format!(", each colour stands for every {LEGEND_MAX}th model"),
+        false => String::new(),
+    };
     let shown = |batch: &&TapedBatch| {
         batch.executor.index() < rows && batch.start < tape.end && batch.finish > tape.start()
     };
@@ -80,7 +84,7 @@ fn timeline(tape: &Tape, report: &Report, names: &[String]) -> Timeline {
     };
     Timeline {
         title: format!(
-            "The last {} ms: a block is a batch, its number the batch size{of}",
+            "The last {} ms: a block is a batch, its number the batch size{colours}{of}",
             grouped(end - start, 0)
         ),
         time: Axis::between("time since the start of the run (ms)", start, end),

@@ -24,7 +24,7 @@ impl Progress {
             return Self { bar: ProgressBar::hidden() };
         }
         let requests = scenario.expected().iter().sum::<f64>() * policies.len() as f64;
-        let searching = "{spinner} {msg}, {elapsed}, {human_pos} requests in the last run";
+        let searching = "{spinner} {msg}, {elapsed}";
         let (bar, template) = match question {
             Question::Run => (
                 ProgressBar::new(requests as u64),
