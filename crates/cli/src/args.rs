@@ -37,7 +37,7 @@ pub(crate) struct SimArgs {
         long,
         value_name = "P",
         env = "FERMATA_POLICY",
-        value_delimiter = ',',
+        value_delimiter = ' ',
         default_value = "fermata"
     )]
     pub(crate) policy: Vec<String>,

@@ -1,11 +1,13 @@
 //! `fermata sim` as users run it: good runs.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod common;
 
 use std::fs;
 use std::process::Output;
 
-use common::{Folder, example};
+use common::Folder;
 use serde_json::Value;
 
 const SMALL: &str = r#"
@@ -190,9 +192,23 @@ fn traces_are_replayed_as_recorded_or_at_a_rate() {
     }
 }
 
+/// A batch that its executor's crash cut short is drawn hollow, up to the crash.
+#[test]
+fn a_crash_is_seen_in_the_picture() {
+    let folder = Folder::new();
+    let fault = "[[fault]]\nat_s = 0.95\nexecutor = 1\nkind = \"crash\"\n";
+    let text_of = SMALL.replace("requests = 20000", "duration_s = 1");
+    folder.write("crash.toml", &format!("{text_of}{fault}"));
+    text(&folder.fermata(&["sim", "crash.toml", "--policy", "eager", "--plot", "out.svg"]));
+    let svg = fs::read_to_string(folder.path("out.svg")).unwrap();
+    let hollow = svg.lines().filter(|line| line.contains("fill=\"#FFFFFF\" stroke=\""));
+    assert_eq!(hollow.count(), 1);
+}
+
 #[test]
 fn every_example_runs() {
     let folder = Folder::new();
+    let example = |name: &str| format!("{}/../../examples/{name}", env!("CARGO_MANIFEST_DIR"));
     for name in ["resnet50.toml", "zoo_a100.toml", "bursty.toml", "faults.toml"] {
         let report =
             json(&folder.fermata(&["sim", &example(name), "--json", "--policy", "deferred"]));

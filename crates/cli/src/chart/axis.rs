@@ -63,20 +63,14 @@ impl Axis {
         }
         let ticks = if log { log_ticks(low, high) } else { linear_ticks(low, high) };
         // An end that the data chose moves out to the next round number.
-        if !log
-            && self.high.is_none()
-            && let [.., before, last] = ticks[..]
-        {
-            if high > last + 1e-9 * (last - before) {
-                high = last + (last - before);
+        if !log && let [first, second, ..] = ticks[..] {
+            let step = second - first;
+            let last = first + step * (ticks.len() - 1) as f64;
+            if self.high.is_none() && high > last + 1e-9 * step {
+                high = last + step;
             }
-        }
-        if !log
-            && self.low.is_none()
-            && let [first, after, ..] = ticks[..]
-        {
-            if low < first - 1e-9 * (after - first) {
-                low = first - (after - first);
+            if self.low.is_none() && low < first - 1e-9 * step {
+                low = first - step;
             }
         }
         let ticks = if log { ticks } else { linear_ticks(low, high) };

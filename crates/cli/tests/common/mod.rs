@@ -1,17 +1,17 @@
 //! The real binary in a folder of its own.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A folder that is removed with its contents.
-pub struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("fermata-cli-{}-{number}", std::process::id());
@@ -20,16 +20,16 @@ impl Folder {
         Self { path }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    pub fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.path(name), text).unwrap();
     }
 
     /// The names of the files in it, sorted.
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.path).unwrap();
         let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
         let mut names: Vec<String> =
@@ -39,12 +39,12 @@ impl Folder {
     }
 
     /// Runs `fermata` in it.
-    pub fn fermata(&self, args: &[&str]) -> Output {
+    pub(crate) fn fermata(&self, args: &[&str]) -> Output {
         self.fermata_with(args, &[])
     }
 
     /// Runs `fermata` in it with environment variables.
-    pub fn fermata_with(&self, args: &[&str], environment: &[(&str, &str)]) -> Output {
+    pub(crate) fn fermata_with(&self, args: &[&str], environment: &[(&str, &str)]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fermata"));
         command.current_dir(&self.path).args(args);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("FERMATA_")) {
@@ -59,11 +59,4 @@ impl Drop for Folder {
         // A folder that is left behind harms nobody, and a panic here would hide the test's own.
         let _ = fs::remove_dir_all(&self.path);
     }
-}
-
-/// The project's examples.
-#[allow(dead_code)]
-pub fn example(name: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    root.join(name).to_str().unwrap().to_owned()
 }
