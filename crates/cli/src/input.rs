@@ -18,8 +18,8 @@ pub(crate) enum InputError {
         key: String,
         reason: String,
     },
-    /// A file that is not there, or is not text.
-    #[error("{}: cannot be read: {source}", file.display())]
+    /// A file that is not there, or is not text. Why is told by the source.
+    #[error("{}: cannot be read", file.display())]
     Read { file: PathBuf, source: io::Error },
     /// A file that is not TOML.
     #[error("{}: line {line}: {reason}", file.display())]

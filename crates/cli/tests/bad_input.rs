@@ -20,7 +20,8 @@ const BAD_VALUES: &[(&str, &str, &[&str])] = &[
     ("gpus = 2", "gpus = -3", &["gpus", "-3 is not"]),
     ("gpus = 2", "gpus = 2.5", &["gpus", "expected a whole number"]),
     ("gpus = 2", "gpus = \"two\"", &["gpus", "expected a whole number"]),
-    ("gpus = 2", "gpus = ", &["line 1"]),
+    ("gpus = 2", "gpus = ", &["line 1", "'gpus ='"]),
+    ("gpus = 2", "gpus = 2\ngpus = 3", &["line 2", "duplicate key", "'gpus = 3'"]),
     ("requests = 1000\n", "", &["duration_s", "give duration_s or requests"]),
     (
         "requests = 1000",
@@ -61,6 +62,7 @@ const BAD_VALUES: &[(&str, &str, &[&str])] = &[
         &["model 'net'", "alpha_ms", "zero"],
     ),
     ("alpha_ms = 1", "alpha_ms = -1", &["model 'net'", "alpha_ms", "-1 is not"]),
+    ("alpha_ms = 1", "alpha_ms = 1e300", &["model 'net'", "alpha_ms", "1e300 is not"]),
     ("alpha_ms = 1", "latency_ms = [1.0]", &["model 'net'", "latency_ms", "together with"]),
     (
         "alpha_ms = 1\nbeta_ms = 5",

@@ -220,22 +220,27 @@ impl Checker<'_> {
         if value > 0.0 && value <= SECONDS_MAX {
             return Ok(value);
         }
-        Err(self.refuse(key, format!("{value} is not a number above 0 and at most {SECONDS_MAX}")))
+        Err(self.refuse(
+            key,
+            format!("{} is not a number above 0 and at most {SECONDS_MAX}", shown(value)),
+        ))
     }
 
     pub(super) fn not_negative(&self, key: &str, value: f64) -> Result<f64, InputError> {
         if (0.0..=SECONDS_MAX).contains(&value) {
             return Ok(value);
         }
-        Err(self.refuse(key, format!("{value} is not a number from 0 to {SECONDS_MAX}")))
+        Err(self.refuse(key, format!("{} is not a number from 0 to {SECONDS_MAX}", shown(value))))
     }
 
     fn rate(&self, rate: f64) -> Result<f64, InputError> {
         if rate > 0.0 && rate <= RATE_MAX {
             return Ok(rate);
         }
-        let reason =
-            format!("{rate} is not a number of requests a second above 0, at most {RATE_MAX}");
+        let reason = format!(
+            "{} is not a number of requests a second above 0, at most {RATE_MAX}",
+            shown(rate)
+        );
         Err(self.refuse("rate", reason))
     }
 
@@ -277,8 +282,10 @@ impl Checker<'_> {
 fn parse(file: &Path, text: &str) -> Result<RawFile, InputError> {
     let syntax = |error: &toml::de::Error| {
         let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or_default());
-        let line = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
-        InputError::Syntax { file: file.to_owned(), line, reason: in_one_line(error.message()) }
+        let line = before.matches('\n').count();
+        let written: String = text.lines().nth(line).unwrap_or_default().chars().take(60).collect();
+        let reason = format!("{}: '{}'", in_one_line(error.message()), written.trim());
+        InputError::Syntax { file: file.to_owned(), line: line + 1, reason }
     };
     let document = toml::Deserializer::parse(text).map_err(|error| syntax(&error))?;
     serde_path_to_error::deserialize(document).map_err(|error| {
@@ -331,4 +338,9 @@ fn in_one_line(message: &str) -> String {
     let text = lines.join(", ");
     text.replace("expected f64", "expected a number")
         .replace("expected i64", "expected a whole number")
+}
+
+/// A number as people write it: three hundred zeros are not one line to read.
+fn shown(value: f64) -> String {
+    if value.abs() < 1e15 { value.to_string() } else { format!("{value:e}") }
 }

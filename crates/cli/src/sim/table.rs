@@ -29,9 +29,11 @@ fn detail(file: &Path, report: &Report) -> String {
         ["batch, median", &total.batch_p50.to_string(), ""].map(str::to_owned),
     ];
     if let Some(latency) = total.latency_ms {
-        for (name, value) in
-            [("latency p50", latency.p50), ("p99", latency.p99), ("p99.9", latency.p999)]
-        {
+        for (name, value) in [
+            ("latency p50", latency.p50),
+            ("latency p99", latency.p99),
+            ("latency p99.9", latency.p999),
+        ] {
             rows.push([name.to_owned(), format!("{value:.2} ms"), String::new()]);
         }
     }
