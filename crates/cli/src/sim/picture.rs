@@ -71,6 +71,10 @@ fn timeline(tape: &Tape, report: &Report, names: &[String]) -> Timeline {
         true => format!(", each colour stands for every {LEGEND_MAX}th model"),
         false => String::new(),
     };
+    let hollow = match tape.batches.iter().any(|batch| batch.cut) {
+        true => ", hollow if it was cut short",
+        false => "",
+    };
     let shown = |batch: &&TapedBatch| {
         batch.executor.index() < rows && batch.start < tape.end && batch.finish > tape.start()
     };
@@ -84,7 +88,7 @@ fn timeline(tape: &Tape, report: &Report, names: &[String]) -> Timeline {
     };
     Timeline {
         title: format!(
-            "The last {} ms: a block is a batch, its number the batch size{colours}{of}",
+            "The last {} ms: a block is a batch, its number the batch size{hollow}{colours}{of}",
             grouped(end - start, 0)
         ),
         time: Axis::between("time since the start of the run (ms)", start, end),
