@@ -1,2 +1,7 @@
-//! x
-fn main() {}
+//! The binary `fermata`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fermata_cli::main()
+}

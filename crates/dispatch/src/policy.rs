@@ -36,6 +36,11 @@ impl Policy {
     /// The default.
     pub const FERMATA: Self = Self::Rules(Rules::FERMATA);
 
+    /// The names of all policies that need no parameter, the default first.
+    pub fn names() -> &'static [&'static str] {
+        &["fermata", "deferred", "eager", "clockwork", "shepherd", "nexus", "clipper", "tfserving"]
+    }
+
     /// A dispatcher without models and executors.
     pub fn dispatcher(self, network: Network) -> Box<dyn Dispatch> {
         match self {

@@ -10,6 +10,8 @@ const FINE: u32 = 6;
 pub struct Histogram {
     counts: Vec<u64>,
     total: u64,
+    /// The longest of all: no quantile is above it, though its bucket's end may be.
+    longest: Span,
 }
 
 impl Histogram {
@@ -22,6 +24,7 @@ impl Histogram {
         }
         self.counts[at] += 1;
         self.total += 1;
+        self.longest = self.longest.max(span);
     }
 
     /// How many were counted.
@@ -38,6 +41,7 @@ impl Histogram {
             *mine += theirs;
         }
         self.total += other.total;
+        self.longest = self.longest.max(other.longest);
     }
 
     /// The span that `share` of all are not longer than; zero if there are none.
@@ -47,7 +51,7 @@ impl Histogram {
         for (at, &count) in self.counts.iter().enumerate() {
             seen += count;
             if seen >= rank {
-                return Span(bucket_top(at));
+                return Span(bucket_top(at)).min(self.longest);
             }
         }
         Span::ZERO
@@ -81,6 +85,7 @@ mod tests {
             let (exact, found) = (share * 1e8, histogram.quantile(share).0 as f64);
             assert!(found >= exact && found <= exact * (1.0 + 1.0 / 64.0), "{share}: {found}");
         }
+        assert_eq!(histogram.quantile(1.0), Span(100_000_000));
         assert_eq!(Histogram::default().quantile(0.5), Span::ZERO);
     }
 }

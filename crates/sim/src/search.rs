@@ -40,7 +40,7 @@ pub fn run(scenario: &Scenario, policy: Policy) -> Stats {
 }
 
 /// The highest total rate at which every model has enough of its requests in time, the mix and the random
-/// numbers staying the same; zero if there is none.
+/// numbers staying the same; zero if there is none, infinite if the run is too short for any rate to fail.
 pub fn goodput(scenario: &Scenario, policy: Policy, search: Search) -> f64 {
     let base = scenario.rate();
     let passes = |rate: f64| passes(&scenario.scaled(rate / base), policy);
@@ -48,11 +48,14 @@ pub fn goodput(scenario: &Scenario, policy: Policy, search: Search) -> f64 {
     let mut rate = search.guess.unwrap_or(base);
     // Steps widen until the goodput is between two rates, then the bracket is halved.
     let mut step = if search.guess.is_some() { 1.05 } else { 2.0 };
-    let floor = rate / 4096.0;
+    let (floor, ceiling) = (rate / 4096.0, rate * f64::from(1 << 20));
     while high.is_infinite() || low == 0.0 {
         if passes(rate) {
             low = rate;
             rate *= step;
+            if rate > ceiling {
+                return f64::INFINITY;
+            }
         } else {
             high = rate;
             rate /= step;

@@ -7,8 +7,10 @@ mod gaps;
 mod popularity;
 mod rate;
 mod stream;
+mod trace;
 
 pub use gaps::{GapTable, Gaps, Process, ProcessError};
 pub use popularity::Popularity;
 pub use rate::Rate;
 pub use stream::Stream;
+pub use trace::{Counts, FunctionCounts, LineError, Recording, TraceError};

@@ -1,0 +1,49 @@
+//! The command line of Fermata: arguments, files and pictures around the simulator.
+//!
+//! Nothing is decided here. Input is checked whole before anything runs, results are rendered whole before
+//! anything is written, and an error is printed once, in one line.
+
+mod args;
+pub mod chart;
+mod input;
+mod output;
+mod sim;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Args, Command};
+use crate::input::InputError;
+
+/// Bad input, as opposed to a failure of ours or of the machine's.
+const BAD_INPUT: u8 = 2;
+
+/// Runs the command of this process' arguments.
+pub fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return refuse(&error),
+    };
+    let result = match &args.command {
+        Command::Sim(args) => sim::run(args),
+    };
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    eprintln!("error: {error:#}");
+    if error.is::<InputError>() { ExitCode::from(BAD_INPUT) } else { ExitCode::FAILURE }
+}
+
+/// Prints help as it is, and what is wrong with the arguments in one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        // Whoever closed the pipe has read enough.
+        let _ = error.print();
+        return if error.use_stderr() { ExitCode::from(BAD_INPUT) } else { ExitCode::SUCCESS };
+    }
+    let text = error.to_string();
+    let reason: Vec<&str> =
+        text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    eprintln!("{} (see --help)", reason.join(" "));
+    ExitCode::from(BAD_INPUT)
+}
