@@ -1,14 +1,15 @@
 //! How long a batch runs, by its size: a table, since real devices are not linear.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::Span;
 
-/// Latency by batch size of one model on one class of executor. Never empty, never falling.
+/// Latency by batch size of one model on one class of executor. Never empty, never falling; cheap to copy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Profile {
     /// `latency[b - 1]` is the time a batch of `b` takes.
-    latency: Box<[Span]>,
+    latency: Arc<[Span]>,
 }
 
 /// Why a profile was refused.
@@ -28,7 +29,7 @@ impl Profile {
     /// measured faster is noise or can be had by padding.
     pub fn from_table(latencies: impl IntoIterator<Item = Span>) -> Result<Self, ProfileError> {
         let mut highest = Span::ZERO;
-        let latency: Box<[Span]> = latencies
+        let latency: Arc<[Span]> = latencies
             .into_iter()
             .map(|span| {
                 highest = highest.max(span);

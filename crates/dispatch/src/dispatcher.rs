@@ -1,13 +1,13 @@
 //! Model machines and one rank machine on one thread: the dispatcher that the simulator runs, and the
 //! truth that a composition on many threads is held against.
 
-use fermata_core::{ExecutorId, ModelId, Request, Span, Time};
+use fermata_core::{ExecutorId, ModelId, Request, Time};
 
 use crate::event::{Actions, Dispatch, DropReason, Event, Network};
 use crate::in_flight::InFlight;
 use crate::min_tree::MinTree;
 use crate::model::ModelMachine;
-use crate::price::{Signal, idle_price};
+use crate::price::{Market, Report};
 use crate::rank::{Grant, RankMachine};
 use crate::rules::Rules;
 
@@ -21,9 +21,7 @@ pub struct Dispatcher {
     timers: MinTree,
     rank: RankMachine,
     running: InFlight,
-    signal: Signal,
-    /// The executors that all models need together.
-    load: f64,
+    market: Market,
 }
 
 impl Dispatcher {
@@ -36,8 +34,7 @@ impl Dispatcher {
             timers: MinTree::default(),
             rank: RankMachine::new(network),
             running: InFlight::default(),
-            signal: Signal::default(),
-            load: 0.0,
+            market: Market::default(),
         }
     }
 
@@ -45,17 +42,10 @@ impl Dispatcher {
         let Some(machine) = self.models.get_mut(model.index()).and_then(Option::as_mut) else {
             return actions.drop(model, request, DropReason::NotLoaded);
         };
-        let before = machine.load();
-        let arrived = machine.arrive(now, request, &self.signal);
-        let change = machine.load() - before;
-        match arrived {
-            Err(request) => actions.drop(model, request, DropReason::Late),
-            Ok(_) => self.refresh(now, model),
+        if let Err(request) = machine.arrive(now, request, self.market.signal()) {
+            actions.drop(model, request, DropReason::Late);
         }
-        if change != 0.0 {
-            self.load += change;
-            self.update_signal();
-        }
+        self.refresh(now, model);
     }
 
     fn come_back(&mut self, now: Time, executor: ExecutorId, actions: &mut Actions) {
@@ -65,7 +55,7 @@ impl Dispatcher {
                     actions.drop(model, request, DropReason::NotLoaded);
                     continue;
                 };
-                if let Err(request) = machine.come_back(now, request, &self.signal) {
+                if let Err(request) = machine.come_back(now, request, self.market.signal()) {
                     actions.drop(model, request, DropReason::Overload);
                 }
             }
@@ -79,7 +69,7 @@ impl Dispatcher {
             let Some(at) = self.timers.first() else { return };
             let model = ModelId(at as u32);
             if let Some(machine) = self.models[at].as_mut() {
-                machine.wake(now, &self.signal, |request| {
+                machine.wake(now, self.market.signal(), |request| {
                     actions.drop(model, request, DropReason::Overload);
                 });
             }
@@ -89,12 +79,11 @@ impl Dispatcher {
 
     fn start(&mut self, now: Time, grant: Grant, actions: &mut Actions) {
         let Grant { model, executor, class, free_at } = grant;
-        let scarce = if self.rank.idle() == 0 { 1.0 } else { 0.0 };
         let first = actions.requests.len();
         let machine = self.models[model.index()].as_mut();
         let (list, batch) = (&mut actions.list, &mut actions.requests);
         let start = machine.and_then(|machine| {
-            machine.granted(now, class, free_at, &self.signal, batch, |request| {
+            machine.granted(now, class, free_at, self.market.signal(), batch, |request| {
                 let reason = DropReason::Overload;
                 list.push(crate::event::Action::Drop { model, request, reason });
             })
@@ -104,67 +93,27 @@ impl Dispatcher {
                 self.running.start(executor, model, &actions.requests[first..]);
                 actions.run(executor, model, start.start, start.latency, first);
                 self.rank.inform_executor(executor, start.start + start.latency);
-                self.signal.mean_latency +=
-                    (start.latency.0 as f64 - self.signal.mean_latency) * 0.01;
-                self.signal.scarce += (scarce - self.signal.scarce) * 0.01;
+                self.market.note_batch(start.latency);
             }
             None => self.rank.return_executor(executor),
         }
         self.refresh(now, model);
     }
 
-    /// Hands a model's candidates to the rank machine, and its next timer to the timers.
+    /// Hands a model's candidates to the rank machine, its next timer to the timers, and its news to the
+    /// market.
     #[inline]
     fn refresh(&mut self, now: Time, model: ModelId) {
-        let Some(machine) = &self.models[model.index()] else {
+        let Some(machine) = &mut self.models[model.index()] else {
             return self.timers.clear(model.index());
         };
         for (class, candidate) in machine.candidates() {
             self.rank.inform_candidate(now, model, class, candidate);
         }
         self.timers.set(model.index(), machine.next_timer());
-    }
-
-    fn update_signal(&mut self) {
-        let executors = self.rank.executors();
-        let load = self.load / executors.max(1) as f64;
-        let margin = self.signal.mean_latency / executors.max(1) as f64
-            * crate::price::param(7, 1.0)
-            * self.signal.scarce.powf(crate::price::param(8, 0.0));
-        self.signal = Signal {
-            price: idle_price(load, executors) * {
-                let (mut num, mut den) = (0.0, 1e-9);
-                for m in self.models.iter().flatten() {
-                    num += m.tuning.load * m.tuning.variation;
-                    den += m.tuning.load;
-                }
-                if crate::price::param(27, 1.0) > 0.5 {
-                    (crate::price::param(28, 1.0) + num / den) / 2.0
-                } else {
-                    1.0
-                }
-            },
-            load,
-            executors,
-            margin: Span(margin as u64),
-            ..self.signal
-        };
-        let (mut num, mut den) = (0.0, 1e-9);
-        for m in self.models.iter().flatten() {
-            let w = if crate::price::param(22, 0.0) > 0.5 { 1.0 } else { m.tuning.load };
-            num += w * m.tuning.gain;
-            den += w;
+        if let Some((before, after)) = machine.news() {
+            self.market.report(Some(before), Some(after));
         }
-        let gain = num / den;
-        let band = crate::price::param(23, 0.1);
-        let price = self.signal.price.max(crate::price::param(1, 0.01));
-        self.signal.hold = if self.signal.hold {
-            gain > price * (1.0 - band)
-        } else {
-            gain > price * (1.0 + band)
-        };
-        let n = self.models.iter().flatten().count().max(1) as f64;
-        self.signal.bad = self.models.iter().flatten().map(|m| m.tuning.bad).sum::<f64>() / n;
     }
 }
 
@@ -188,11 +137,14 @@ impl Dispatch for Dispatcher {
                 let slot = &mut self.models[model.index()];
                 assert!(slot.is_none(), "model {model} was added twice");
                 *slot = Some(ModelMachine::new(now, &spec, self.rules, self.network));
+                self.market.report(None, Some(Report::default()));
             }
             Event::Cancel { model, request, deadline } => {
                 let machine = self.models.get_mut(model.index()).and_then(Option::as_mut);
                 let key = (deadline, request);
-                if let Some(request) = machine.and_then(|m| m.cancel(now, key, &self.signal)) {
+                if let Some(request) =
+                    machine.and_then(|m| m.cancel(now, key, self.market.signal()))
+                {
                     actions.drop(model, request, DropReason::Cancelled);
                     self.refresh(now, model);
                 }
@@ -200,26 +152,25 @@ impl Dispatch for Dispatcher {
             Event::Fail { executor } => {
                 self.rank.fail(executor);
                 self.come_back(now, executor, actions);
-                self.update_signal();
+                self.market.set_executors(self.rank.executors());
             }
             Event::Join { executor, class } => {
                 self.rank.join(now, executor, class);
-                self.update_signal();
+                self.market.set_executors(self.rank.executors());
             }
             Event::Leave { executor } => {
                 self.rank.leave(executor);
-                self.update_signal();
+                self.market.set_executors(self.rank.executors());
             }
             Event::RemoveModel { model } => {
                 if let Some(mut machine) = self.models[model.index()].take() {
-                    self.load -= machine.load();
+                    self.market.report(Some(machine.reported()), None);
                     let waiting = machine.clear();
                     waiting.for_each(|request| actions.drop(model, request, DropReason::NotLoaded));
                     for (class, _) in machine.candidates() {
                         self.rank.inform_candidate(now, model, class, None);
                     }
                     self.timers.clear(model.index());
-                    self.update_signal();
                 }
             }
         }
@@ -261,9 +212,9 @@ mod tests {
             let event = Event::Arrive { model, request: RequestId(id), deadline: now + slo };
             dispatcher.handle(now, event, &mut actions);
         }
-        let measured = dispatcher.models[0].as_ref().unwrap().load();
+        let measured = dispatcher.models[0].as_ref().unwrap().reported().load;
         assert!(measured > 0.0);
-        assert!((dispatcher.load - measured).abs() < 1e-9, "{} {measured}", dispatcher.load);
+        assert!((dispatcher.market.signal().load - measured).abs() < 1e-9, "{measured}");
     }
 
     #[test]

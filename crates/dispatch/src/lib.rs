@@ -16,6 +16,7 @@ mod policy;
 mod price;
 mod rank;
 mod rules;
+mod tuning;
 
 pub use dispatcher::Dispatcher;
 pub use event::{Action, Actions, Dispatch, DropReason, Event, ModelSpec, Network};
@@ -25,6 +26,6 @@ pub use min_tree::MinTree;
 pub use model::{ModelMachine, Start, staggered_batch};
 pub use pace::Pace;
 pub use policy::Policy;
-pub use price::Signal;
+pub use price::{Market, Report, Signal};
 pub use rank::{Candidate, Grant, RankMachine};
 pub use rules::{Gather, Rules, Timeout, Window};

@@ -4,15 +4,18 @@
 //! rank machine; the two exchange plain values.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use fermata_core::{ClassId, ModelId, Profile, Request, RequestId, Span, Time};
+use fermata_core::{ClassId, Profile, Request, RequestId, Span, Time};
 
 use crate::event::{ModelSpec, Network};
 use crate::pace::Pace;
-use crate::price::{Signal, Tuning};
+use crate::price::{Report, Signal};
 use crate::rank::Candidate;
 use crate::rules::{Gather, Rules, Window};
+use crate::tuning::Tuning;
+
+/// Below this load of the pool, a model's batch in the full pool is no longer extrapolated.
+const LOAD_MIN: f64 = 0.05;
 
 /// One model's queue and candidates.
 #[derive(Clone, Debug)]
@@ -27,17 +30,19 @@ pub struct ModelMachine {
     /// From the decision to the end of a batch of one, on the fastest class: nothing is in time sooner.
     shortest: Span,
     pace: Pace,
-    pub(crate) tuning: Tuning,
+    tuning: Tuning,
+    /// What the market was told last.
+    reported: Report,
 }
 
 /// The model on one class of executor.
 #[derive(Clone, Debug)]
-pub struct Lane {
+struct Lane {
     class: ClassId,
-    profile: Arc<Profile>,
+    profile: Profile,
     /// From the decision to the end of a batch, by size: the profile and the network's lead.
-    reach: Arc<Profile>,
-    /// The batch that early drop keeps up.
+    reach: Profile,
+    /// The batch of a staggered execution, rounded down: the batch to keep up.
     target: usize,
     /// How many urgent requests the candidate gives up.
     skip: usize,
@@ -58,7 +63,7 @@ impl ModelMachine {
     pub fn new(now: Time, spec: &ModelSpec, rules: Rules, network: Network) -> Self {
         let lanes: Vec<Lane> = (0..spec.profiles.len())
             .map(|class| ClassId(class as u16))
-            .filter_map(|class| Some(Lane::new(class, spec.profile(class)?.clone(), network)))
+            .filter_map(|class| Some(Lane::new(class, spec.profile(class)?, network)))
             .collect();
         let shortest = lanes.iter().map(|lane| lane.reach.shortest()).min().unwrap_or(Span::MAX);
         Self {
@@ -69,7 +74,8 @@ impl ModelMachine {
             lanes,
             shortest,
             pace: Pace::new(now),
-            tuning: Tuning::new(spec.slo),
+            tuning: Tuning::default(),
+            reported: Report::default(),
         }
     }
 
@@ -83,17 +89,10 @@ impl ModelMachine {
         self.lanes.iter().map(|lane| (lane.class, lane.candidate))
     }
 
-    /// A request came. It is given back if it cannot be in time. The flag says that the rate was measured
-    /// anew, so that targets may have changed.
+    /// A request came. It is given back if it cannot be in time.
     #[inline]
-    pub fn arrive(
-        &mut self,
-        now: Time,
-        request: Request,
-        signal: &Signal,
-    ) -> Result<bool, Request> {
-        let beat = self.pace.arrive(now);
-        if beat {
+    pub fn arrive(&mut self, now: Time, request: Request, signal: &Signal) -> Result<(), Request> {
+        if self.pace.arrive(now) {
             self.retune(signal);
         }
         if self.is_hopeless(now, &request) {
@@ -101,7 +100,7 @@ impl ModelMachine {
         }
         self.insert(request);
         self.form(now, signal);
-        Ok(beat)
+        Ok(())
     }
 
     /// A request that was running on an executor that failed comes back. It is given back if it can no
@@ -145,25 +144,30 @@ impl ModelMachine {
     /// The moment that `next_timer` named has come: what became hopeless is handed to `dropped`, and
     /// candidates that passed their latest moment are formed anew.
     pub fn wake(&mut self, now: Time, signal: &Signal, mut dropped: impl FnMut(Request)) {
-        while let Some(head) = self.queue.front() {
-            if !self.is_hopeless(now, head) {
-                break;
-            }
+        let mut lost = 0;
+        while let Some(head) = self.queue.front().filter(|head| self.is_hopeless(now, head)) {
             dropped(*head);
             self.queue.pop_front();
-            self.tuning.note_bad(1.0, signal);
+            lost += 1;
+        }
+        if lost > 0 {
+            self.tuning.note(0, lost, self.slo, signal);
             for lane in &mut self.lanes {
-                lane.skip = lane.skip.saturating_sub(1);
+                lane.skip = lane.skip.saturating_sub(lost);
             }
+        }
+        if self.pace.quiet_at() < now {
+            self.pace.fall_quiet();
+            self.retune(signal);
         }
         self.form(now, signal);
     }
 
     /// When to call `wake`: one nanosecond after the head became hopeless or a candidate passed its latest
-    /// moment.
+    /// moment; with nothing waiting, when the model counts as quiet.
     #[inline]
     pub fn next_timer(&self) -> Time {
-        let Some(head) = self.queue.front() else { return Time::NEVER };
+        let Some(head) = self.queue.front() else { return self.pace.quiet_at().next() };
         let mut timer = self.due(head) - self.shortest;
         for lane in &self.lanes {
             if let Some(candidate) = &lane.candidate {
@@ -197,20 +201,25 @@ impl ModelMachine {
         self.forget_skips();
         let start = (now + self.network.lead(size)).max(free_at);
         let latency = self.lanes[at].profile.latency(size);
-        self.tuning.note_batch(skip, size, latency);
-        for _ in 0..size {
-            self.tuning.note_bad(0.0, signal);
-        }
-        for _ in 0..skip {
-            self.tuning.note_bad(1.0, signal);
-        }
+        self.tuning.note(size, kept_from, self.slo, signal);
         self.form(now, signal);
         Some(Start { start, latency })
     }
 
-    /// The executors that this model needs at its present rate, were they used well.
-    pub fn load(&self) -> f64 {
-        self.tuning.load
+    /// What the market should know: before and after, if it changed since this was last called.
+    #[inline]
+    pub fn news(&mut self) -> Option<(Report, Report)> {
+        let (before, after) = (self.reported, self.tuning.report());
+        if before.load == after.load {
+            return None;
+        }
+        self.reported = after;
+        Some((before, after))
+    }
+
+    /// What the market was told last.
+    pub fn reported(&self) -> Report {
+        self.reported
     }
 
     #[inline]
@@ -243,20 +252,18 @@ impl ModelMachine {
     }
 
     fn retune(&mut self, signal: &Signal) {
-        let rate = self.pace.rate();
         let budget = self.slo - self.network.resp;
-        let mut rate = rate;
-        if self.rules.gather == Gather::Priced
-            && crate::price::param(19, 1.0) > 0.5
-            && self.tuning.load > 0.0
-        {
-            rate /= signal.load.min(1.0).max(0.05);
+        let mut rate = self.pace.rate();
+        if self.rules.gather == Gather::Priced && signal.load > 0.0 {
+            // The batch of the full pool: what this model would send if all grew until then.
+            rate /= signal.load.clamp(LOAD_MIN, 1.0);
         }
-        for lane in &mut self.lanes {
-            lane.target = staggered_batch(&lane.reach, budget, rate);
-        }
-        if let Some(lane) = self.lanes.first() {
-            self.tuning.retune(&self.pace, &lane.profile, lane.target, signal);
+        for (at, lane) in self.lanes.iter_mut().enumerate() {
+            let batch = staggered_batch(&lane.reach, budget, rate);
+            lane.target = batch as usize;
+            if at == 0 {
+                self.tuning.retune(&self.pace, &lane.profile, batch, self.slo, signal);
+            }
         }
     }
 
@@ -291,7 +298,7 @@ impl ModelMachine {
             Window::Eager => now,
             Window::Timeout(timeout) => head.arrival + timeout.of(self.slo),
             Window::Priced => {
-                urgency = self.tuning.urgency(latest, due, size, &lane.profile, signal);
+                urgency = self.tuning.urgency(latest);
                 self.tuning.ready(frontrun, latest, &self.pace, signal)
             }
         };
@@ -351,38 +358,55 @@ impl ModelMachine {
                 if in_time(all, head) {
                     return (0, all);
                 }
-                self.tuning.gather(waiting, &lane.profile, signal, fits)
+                self.tuning.gather(waiting, lane.target, &lane.profile, signal, fits)
             }
         }
     }
 }
 
 impl Lane {
-    fn new(class: ClassId, profile: Arc<Profile>, network: Network) -> Self {
+    fn new(class: ClassId, profile: &Profile, network: Network) -> Self {
         let reach = if network.lead(1) == Span::ZERO {
             profile.clone()
         } else {
             let sizes = 1..=profile.max_batch();
             let table = sizes.map(|size| network.lead(size) + profile.latency(size));
-            Arc::new(Profile::from_table(table).expect("longer than a profile that was accepted"))
+            Profile::from_table(table).expect("longer than a profile that was accepted")
         };
-        Self { class, profile, reach, target: 1, skip: 0, candidate: None }
+        Self { class, profile: profile.clone(), reach, target: 1, skip: 0, candidate: None }
     }
 }
 
-/// The batch of a staggered execution (Symphony 3.3): the largest `b` that can be waited for and run within
-/// the budget, `l(b) + b / rate <= budget`. With `n = rate l(b) / b` executors' worth of load, that is
-/// equation 1, `l(b) (1 + 1/n) <= SLO`.
-pub fn staggered_batch(reach: &Profile, budget: Span, rate: f64) -> usize {
-    let fits = |size: usize| reach.latency(size).0 as f64 + size as f64 / rate <= budget.0 as f64;
+/// The batch of a staggered execution (Symphony 3.3), as a fraction: the largest `b` that can be waited for
+/// and run within the budget, `l(b) + b / rate <= budget`. With `n = rate l(b) / b` executors' worth of
+/// load, that is equation 1, `l(b) (1 + 1/n) <= SLO`.
+pub fn staggered_batch(reach: &Profile, budget: Span, rate: f64) -> f64 {
+    let time = |size: usize| reach.latency(size).0 as f64 + size as f64 / rate;
+    let budget = budget.0 as f64;
     let (mut low, mut high) = (1, reach.max_batch());
     while low < high {
         let middle = (low + high).div_ceil(2);
-        if fits(middle) {
-            low = middle;
-        } else {
-            high = middle - 1;
-        }
+        if time(middle) <= budget { low = middle } else { high = middle - 1 }
     }
-    low
+    if low == reach.max_batch() || time(low) > budget {
+        return low as f64;
+    }
+    low as f64 + ((budget - time(low)) / (time(low + 1) - time(low))).min(0.999)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_staggered_batch_is_that_of_table_two() {
+        let profile = |slo| {
+            Profile::linear(Span::from_ms(1.053), Span::from_ms(5.072), Span::from_ms(slo)).unwrap()
+        };
+        // Eight executors at 16 / l(16) each: equation 1 holds with equality at about that rate.
+        let batch = staggered_batch(&profile(25.0), Span::from_ms(25.0), 5839e-9);
+        assert!((16.0..17.0).contains(&batch), "{batch}");
+        assert_eq!(staggered_batch(&profile(25.0), Span::from_ms(25.0), 0.0), 1.0);
+        assert_eq!(staggered_batch(&profile(25.0), Span::from_ms(25.0), 1.0) as usize, 18);
+    }
 }

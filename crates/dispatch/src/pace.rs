@@ -4,10 +4,12 @@
 //! under a bursty load most gaps are tiny, and once the current one has outgrown them, the next arrival is
 //! far away.
 
-use fermata_core::Time;
+use fermata_core::{Span, Time};
 
 /// A sample of the rate is taken at the first arrival after this many nanoseconds.
 const BEAT_NS: u64 = 50_000_000;
+/// A model without a request for this long is quiet: it takes no part in the market.
+const QUIET: Span = Span(10_000_000_000);
 /// The rate forgets with this time constant.
 const MEMORY_NS: f64 = 2.5e9;
 /// Two buckets an octave, from 2^10 ns (a microsecond) to 2^34 ns (17 s).
@@ -15,6 +17,10 @@ const BUCKETS: usize = 48;
 const FIRST_OCTAVE: u32 = 10;
 /// The histogram halves its counts when it has this many: it remembers about the last thousand gaps.
 const GAPS_MAX: u32 = 1024;
+
+/// A patience is taken over the usual one if its gain is larger by this share of what an arrival is worth:
+/// less may be an accident of the gaps that were seen.
+const CLEARLY: f64 = 0.1;
 
 /// The arrivals of one model, summarised.
 #[derive(Clone, Debug)]
@@ -35,11 +41,17 @@ impl Pace {
         Self { last: now, beat: now, count: 0, beats: 0, rate: 0.0, total: 0, gaps: [0; BUCKETS] }
     }
 
-    /// A request arrived. True when the rate was sampled anew, or enough gaps came to look again.
+    /// A request arrived. True when it is time to derive from the pace anew: at each sample of the rate,
+    /// after 64 gaps, and often at the beginning, when every gap tells much.
     #[inline]
     pub fn arrive(&mut self, now: Time) -> bool {
         let gap = (now - self.last).0;
         self.last = now;
+        self.count += 1;
+        if self.beats == 0 && self.count == 1 {
+            self.beat = now; // There is no gap before the first request.
+            return false;
+        }
         self.gaps[bucket(gap)] += 1;
         self.total += 1;
         if self.total == GAPS_MAX {
@@ -49,10 +61,13 @@ impl Pace {
                 self.total += u32::from(*count);
             }
         }
-        self.count += 1;
         let elapsed = (now - self.beat).0;
         if elapsed < BEAT_NS {
-            return self.count % 64 == 0;
+            if self.beats == 0 {
+                self.rate = f64::from(self.count - 1) / elapsed.max(1) as f64;
+                return self.count.is_power_of_two();
+            }
+            return self.count.is_multiple_of(64);
         }
         self.beats += 1;
         let sample = f64::from(self.count) / elapsed as f64;
@@ -70,59 +85,71 @@ impl Pace {
         self.last
     }
 
-    /// Requests per nanosecond; zero before the first sample.
+    /// When the model counts as quiet, should no request come before; never if it is.
+    #[inline]
+    pub fn quiet_at(&self) -> Time {
+        if self.rate > 0.0 { self.last + QUIET } else { Time::NEVER }
+    }
+
+    /// The model is quiet: its rate is zero until requests come again.
+    pub fn fall_quiet(&mut self) {
+        (self.rate, self.count, self.beats) = (0.0, 0, 0);
+    }
+
+    /// Requests per nanosecond; zero before there are two requests.
     pub fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// The squared coefficient of variation of the gaps.
+    /// The squared coefficient of variation of the gaps; that of a Poisson process before there are any.
     pub fn variation(&self) -> f64 {
-        if self.total < 16 {
+        if self.total == 0 {
             return 1.0;
         }
-        let (mut mean, mut square) = (0.0, 0.0);
+        let (mut sum, mut squares) = (0.0, 0.0);
         for (at, &count) in self.gaps.iter().enumerate() {
-            let (from, to) = (bucket_end_before(at), bucket_end(at));
-            let share = f64::from(count) / f64::from(self.total);
-            mean += share * (from + to) / 2.0;
-            square += share * (from * from + from * to + to * to) / 3.0;
+            let (from, to) = (bucket_start(at), bucket_end(at));
+            sum += f64::from(count) * (from + to) / 2.0;
+            squares += f64::from(count) * (from * from + from * to + to * to) / 3.0;
         }
-        (square / (mean * mean) - 1.0).max(0.0)
+        (squares * f64::from(self.total) / (sum * sum) - 1.0).max(0.0)
     }
 
-    /// How long after an arrival it pays to wait for the next one, in nanoseconds, if the next one is
-    /// worth `saving` nanoseconds of executor time and waiting costs `price` per nanosecond: the `t` that
-    /// maximises `saving P(gap <= t) - price E[min(gap, t)]`.
-    pub fn patience(&self, saving: f64, price: f64, hold: bool, edge: f64) -> u64 {
-        if self.total < 16 {
-            return 0;
-        }
-        let total = f64::from(self.total);
-        let (mut best, mut patience) = (0.0, 0);
-        let (mut seen, mut waited, mut from) = (0.0, 0.0, 0.0);
+    /// How long after an arrival to hold for the next one, where holding on for ever is the rule: until
+    /// then, unless to stop earlier is clearly better.
+    pub fn patience_from_forever(&self, saving: f64, price: f64) -> Span {
+        let (patience, gain, forever) = self.best_patience(saving, price);
+        if gain - forever < CLEARLY * saving { Span::MAX } else { patience }
+    }
+
+    /// How long after an arrival to hold for the next one, where not to hold is the rule: not at all,
+    /// unless to hold for some time is clearly better.
+    pub fn patience_from_none(&self, saving: f64, price: f64) -> Span {
+        let (patience, gain, _) = self.best_patience(saving, price);
+        if gain < CLEARLY * saving { Span::ZERO } else { patience }
+    }
+
+    /// The `t` that maximises `saving P(gap <= t) - price E[min(gap, t)]`, the maximum, and its value for
+    /// unlimited `t`: the next arrival is worth `saving` nanoseconds of executor time, and waiting costs
+    /// `price` per nanosecond.
+    fn best_patience(&self, saving: f64, price: f64) -> (Span, f64, f64) {
+        let (mut patience, mut best, mut gain) = (Span::ZERO, 0.0, 0.0);
+        let (mut waited, mut left, mut from) = (0.0, 1.0, 0.0);
         for (at, &count) in self.gaps.iter().enumerate() {
             if count == 0 {
                 continue;
             }
-            let to = bucket_end(at);
-            let start = bucket_end_before(at);
-            let share = f64::from(count) / total;
-            waited += (1.0 - seen) * (start - from) + (1.0 - seen - share / 2.0) * (to - start);
-            seen += share;
-            from = to;
-            let gain = saving * seen - price * waited;
+            let (start, end) = (bucket_start(at), bucket_end(at));
+            let share = f64::from(count) / f64::from(self.total);
+            waited += left * (start - from) + (left - share / 2.0) * (end - start);
+            left -= share;
+            from = end;
+            gain = saving * (1.0 - left) - price * waited;
             if gain > best {
-                (best, patience) = (gain, to as u64);
+                (patience, best) = (Span(end as u64), gain);
             }
         }
-        let forever = saving - price * waited;
-        if hold {
-            if best - forever < edge * saving { u64::MAX } else { patience }
-        } else if best < edge * saving {
-            0
-        } else {
-            patience
-        }
+        (patience, best, gain)
     }
 }
 
@@ -136,10 +163,10 @@ fn bucket(gap: u64) -> usize {
 
 fn bucket_end(at: usize) -> f64 {
     let octave = (1u64 << (FIRST_OCTAVE as usize + at / 2)) as f64;
-    if at % 2 == 0 { octave * 1.5 } else { octave * 2.0 }
+    if at.is_multiple_of(2) { octave * 1.5 } else { octave * 2.0 }
 }
 
-fn bucket_end_before(at: usize) -> f64 {
+fn bucket_start(at: usize) -> f64 {
     if at == 0 { 0.0 } else { bucket_end(at - 1) }
 }
 
@@ -152,7 +179,7 @@ mod tests {
         for gap in [0, 1, 1023, 1024, 1536, 5_000, 1_000_000, 20_000_000_000, u64::MAX] {
             let at = bucket(gap);
             assert!(at == BUCKETS - 1 || (gap as f64) < bucket_end(at), "{gap}");
-            assert!(gap < 2048 || gap as f64 >= bucket_end_before(at), "{gap}");
+            assert!(gap < 2048 || gap as f64 >= bucket_start(at), "{gap}");
         }
     }
 
@@ -164,8 +191,11 @@ mod tests {
             now.0 += if i % 10 == 0 { 100_000_000 } else { 100_000 };
             pace.arrive(now);
         }
-        let patience = pace.patience(1e6, 0.5, false, 0.1);
-        assert!((100_000..1_000_000).contains(&patience), "{patience}");
-        assert_eq!(pace.patience(1e3, 0.5, false, 0.1), 0, "a worthless arrival is not waited for");
+        let patience = pace.patience_from_none(1e6, 0.5);
+        assert!((100_000..1_000_000).contains(&patience.0), "{patience}");
+        assert_eq!(pace.patience_from_forever(1e6, 0.5), patience);
+        assert_eq!(pace.patience_from_none(1e3, 0.5), Span::ZERO, "worth nothing, not waited for");
+        assert_eq!(pace.patience_from_forever(1e6, 0.0), Span::MAX, "waiting that costs nothing");
+        assert!(pace.variation() > 5.0);
     }
 }

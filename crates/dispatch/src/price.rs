@@ -1,217 +1,131 @@
-//! research stub
+//! The market of a pool: what a moment of an idle executor is worth, and whether holding pays there.
+//!
+//! Models report how much executor time they need and how much of it a fuller batch would save; the market
+//! adds that up and answers with one [`Signal`] for all. `docs/policy.md` derives every formula. No model's
+//! requests are seen here.
 
-use std::sync::OnceLock;
+use fermata_core::Span;
 
-use fermata_core::{Profile, Span, Time};
+/// What a model tells the market. Shares are weighted by load, so that they add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Report {
+    /// The executors that it needs at its present rate with well-filled batches.
+    pub load: f64,
+    /// Its load, times the executor time that holding an idle executor saves per moment held.
+    pub gain: f64,
+    /// Its load, times the squared coefficient of variation of the time between its batches.
+    pub variation: f64,
+    /// The share of its recent requests that were lost.
+    pub bad: f64,
+}
 
-use crate::pace::Pace;
-
-/// What the pool tells every model.
+/// What the market tells every model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Signal {
-    /// Price of idle executor time.
+    /// The executors needed over those present: the pool's utilisation if batches are well filled.
+    pub load: f64,
+    /// What a moment of idleness costs, in moments of executor time.
     pub price: f64,
-    /// Load.
-    pub load: f64,
-    /// Executors.
-    pub executors: usize,
-    /// mean latency of batches
-    pub mean_latency: f64,
-    /// margin
-    pub margin: Span,
-    /// hold regime
+    /// On the average of the pool's load, holding saves more executor time than it costs.
     pub hold: bool,
-    /// bad ewma
+    /// How long it takes on average until one of the executors is free.
+    pub turn: Span,
+    /// The mean share of recent requests lost, over models.
     pub bad: f64,
-    /// fraction of grants that came with nobody idle
-    pub scarce: f64,
 }
 
-/// P
-pub fn param(i: usize, default: f64) -> f64 {
-    static P: OnceLock<Vec<Option<f64>>> = OnceLock::new();
-    P.get_or_init(|| {
-        (0..32)
-            .map(|i| std::env::var(format!("P{i}")).ok().map(|s| s.parse().unwrap_or(0.0)))
-            .collect()
-    })[i]
-        .unwrap_or(default)
+/// A batch's latency enters the mean with this weight: it remembers about the last hundred batches.
+const LATENCY_WEIGHT: f64 = 0.01;
+
+/// The market of one pool.
+#[derive(Clone, Debug, Default)]
+pub struct Market {
+    models: usize,
+    executors: usize,
+    total: Report,
+    latency_ns: f64,
+    signal: Signal,
 }
 
-/// What a model has derived for itself.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tuning {
-    /// Executors needed.
-    pub load: f64,
-    patience: u64,
-    cost: f64,
-    target: usize,
-    /// b
-    pub bad: f64,
-    /// g
-    pub gain: f64,
-    /// v
-    pub variation: f64,
-    weight: f64,
-    pub(crate) slo: Span,
-}
-
-fn cost_at(profile: &Profile, b: f64) -> f64 {
-    let low = b.floor().max(1.0);
-    let l0 = profile.latency(low as usize).0 as f64;
-    let l1 = profile.latency((low as usize + 1).min(profile.max_batch())).0 as f64;
-    (l0 + (l1 - l0) * (b - low).max(0.0)) / b.max(1.0)
-}
-
-fn pace_batch(profile: &Profile, budget: Span, rate: f64) -> f64 {
-    let low = crate::model::staggered_batch(profile, budget, rate);
-    if low >= profile.max_batch() || rate <= 0.0 {
-        return low as f64;
-    }
-    let at = |b: usize| profile.latency(b).0 as f64 + b as f64 / rate;
-    let (l0, l1) = (at(low), at(low + 1));
-    (low as f64 + ((budget.0 as f64 - l0) / (l1 - l0)).clamp(0.0, 1.0)).max(1.0)
-}
-
-fn efficient(profile: &Profile, size: usize, tol: f64, floor: f64) -> usize {
-    let limit = profile.cost(size) * (1.0 + tol);
-    let least = (size as f64 * floor).ceil() as usize;
-    let (mut tl, mut th) = (least.max(1), size);
-    while tl < th {
-        let m = (tl + th) / 2;
-        if profile.cost(m) <= limit { th = m } else { tl = m + 1 }
-    }
-    tl
-}
-
-impl Tuning {
-    pub(crate) fn new(slo: Span) -> Self {
-        Self { slo, ..Self::default() }
-    }
-    pub(crate) fn note_batch(&mut self, _skip: usize, size: usize, latency: Span) {
-        let cost = latency.0 as f64 / size as f64;
-        if self.cost == 0.0 {
-            self.cost = cost;
-        }
-        // per-request average: weight by size
-        let w = (size as f64 / (size as f64 + 32.0 * self.target.max(1) as f64)).min(1.0);
-        self.cost += (cost - self.cost) * w;
-    }
-
-    pub(crate) fn retune(
-        &mut self,
-        pace: &Pace,
-        profile: &Profile,
-        target: usize,
-        signal: &Signal,
-    ) {
-        self.target = target;
-        let b = pace_batch(
-            profile,
-            self.slo,
-            pace.rate() / if signal.load > 0.0 { signal.load.clamp(0.05, 1.0) } else { 1.0 },
-        );
-        let star = cost_at(profile, b);
-        self.load = pace.rate() * star;
-        self.variation = pace.variation() / b;
-        let marginal = if target < profile.max_batch() {
-            (profile.latency(target + 1) - profile.latency(target)).0 as f64
-        } else if target > 1 {
-            (profile.latency(target) - profile.latency(target - 1)).0 as f64
-        } else {
-            star
-        };
-        let cost = if param(0, 0.0) > 0.5 { self.cost.max(star) } else { star };
-        let saving = (cost - marginal).max(0.0);
-        let price = (signal.price * param(3, 1.0)).max(param(1, 0.01));
-        self.gain = self.load * (1.0 - marginal / cost).max(0.0);
-        let hold = if param(20, 1.0) > 0.5 { signal.hold } else { self.gain > price };
-        self.patience = pace.patience(saving, price, hold, param(21, 0.1));
-    }
-
+impl Market {
+    /// What every model may know.
     #[inline]
-    pub(crate) fn ready(&self, frontrun: Time, latest: Time, pace: &Pace, signal: &Signal) -> Time {
-        frontrun
-            .min(latest - signal.margin - Span((self.weight * self.slo.0 as f64) as u64))
-            .min(pace.last() + Span(self.patience))
+    pub fn signal(&self) -> &Signal {
+        &self.signal
     }
 
+    /// The pool has this many executors.
+    pub fn set_executors(&mut self, executors: usize) {
+        self.executors = executors;
+        self.update();
+    }
+
+    /// A model joined (`None` before) or left (`None` after) the market, or reports anew.
+    pub fn report(&mut self, before: Option<Report>, after: Option<Report>) {
+        self.models = self.models + usize::from(after.is_some()) - usize::from(before.is_some());
+        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+        self.total.load += after.load - before.load;
+        self.total.gain += after.gain - before.gain;
+        self.total.variation += after.variation - before.variation;
+        self.total.bad += after.bad - before.bad;
+        if self.models == 0 {
+            self.total = Report::default(); // Nothing of the rounding stays behind.
+        }
+        self.update();
+    }
+
+    /// A batch was started.
     #[inline]
-    pub(crate) fn urgency(
-        &self,
-        latest: Time,
-        due: Time,
-        size: usize,
-        profile: &Profile,
-        _signal: &Signal,
-    ) -> Time {
-        let mut u = latest;
-        if param(10, 0.0) > 0.5 {
-            let t = efficient(profile, size, param(13, 0.1), param(5, 0.4));
-            u = due - profile.latency(t);
-        }
-        u - Span((self.weight * param(17, 1.0) * self.slo.0 as f64) as u64)
+    pub fn note_batch(&mut self, latency: Span) {
+        self.latency_ns += (latency.0 as f64 - self.latency_ns) * LATENCY_WEIGHT;
     }
 
-    pub(crate) fn note_bad(&mut self, bad: f64, signal: &Signal) {
-        self.bad += (bad - self.bad) * param(14, 0.002);
-        let fade = (1.0 - signal.bad * param(15, 20.0)).max(0.0);
-        self.weight += (bad - signal.bad * param(26, 1.0)) * param(12, 0.02);
-        self.weight = self.weight.max(0.0).min(param(16, 1.0) * fade);
-    }
-
-    pub(crate) fn gather(
-        &self,
-        waiting: usize,
-        profile: &Profile,
-        signal: &Signal,
-        fits: impl Fn(usize) -> usize,
-    ) -> (usize, usize) {
-        // largest batch over skips: the first skip where everything left fits
-        let (mut low, mut high) = (0, waiting);
-        while low < high {
-            let middle = (low + high) / 2;
-            if fits(middle) >= waiting - middle {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        let at_low = waiting - low.min(waiting);
-        let before = if low > 0 { fits(low - 1) } else { 0 };
-        let gathered = at_low.max(before);
-        if gathered == 0 {
-            return (0, 0);
-        }
-        let tol = if param(6, 0.0) > 0.5 {
-            param(4, 0.2) * (1.0 - signal.load.powf(param(6, 8.0))).max(0.0)
-        } else {
-            let floor = param(24, 0.0) * (1.0 - (signal.load - 1.0) * 5.0).clamp(0.0, 1.0);
-            (1.0 / signal.load - 1.0).clamp(floor, param(25, 1.0).max(floor))
+    fn update(&mut self) {
+        let executors = self.executors.max(1) as f64;
+        let total = self.total.load.max(f64::MIN_POSITIVE);
+        let load = self.total.load / executors;
+        let price = wait_probability(load, executors) * (1.0 + self.total.variation / total) / 2.0;
+        self.signal = Signal {
+            load,
+            price,
+            hold: self.total.gain / total > price,
+            turn: Span((self.latency_ns / executors) as u64),
+            bad: self.total.bad / self.models.max(1) as f64,
         };
-        let mut target = efficient(profile, gathered, tol, param(5, 0.4));
-        if param(18, 0.0) > 0.0 {
-            target = target.min(((self.target as f64 * param(18, 0.0)) as usize).max(1));
-        }
-        if param(11, 0.0) > 0.5 {
-            let first = fits(0);
-            if first > 0 && waiting - first >= (gathered as f64 * param(11, 0.0)) as usize {
-                return (0, first);
-            }
-        }
-        // smallest skip with fits >= target (fits is nondecreasing up to `low`)
-        let (mut l, mut h) = (0, low);
-        while l < h {
-            let m = (l + h) / 2;
-            if fits(m) >= target { h = m } else { l = m + 1 }
-        }
-        let size = if l < waiting { fits(l) } else { 0 };
-        (l, size)
     }
 }
 
-/// Sakasegawa
-pub fn idle_price(load: f64, executors: usize) -> f64 {
-    let exponent = ((2.0 * (executors as f64 + 1.0)).sqrt() - 1.0) * param(2, 1.0);
-    load.clamp(0.0, 1.0).powf(exponent)
+/// The probability that all executors are busy, were arrivals and services memoryless: Erlang's C in
+/// Sakasegawa's approximation.
+fn wait_probability(load: f64, executors: f64) -> f64 {
+    load.clamp(0.0, 1.0).powf((2.0 * (executors + 1.0)).sqrt() - 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idleness_is_dear_on_one_busy_executor_and_free_on_many_idle_ones() {
+        assert!((wait_probability(0.8, 1.0) - 0.8).abs() < 1e-12);
+        assert!(wait_probability(0.3, 24.0) < 0.001);
+        assert_eq!(wait_probability(1.5, 24.0), 1.0);
+        assert!(wait_probability(0.9, 8.0) > wait_probability(0.9, 64.0));
+    }
+
+    #[test]
+    fn reports_add_up_and_leave_nothing_behind() {
+        let report = |load| Report { load, gain: load * 0.5, variation: load * 0.2, bad: 0.01 };
+        let mut market = Market::default();
+        market.set_executors(4);
+        market.report(None, Some(report(1.0)));
+        market.report(None, Some(report(0.5)));
+        assert!((market.signal().load - 0.375).abs() < 1e-12);
+        assert!(market.signal().hold, "half a moment saved per moment held, at a low price");
+        market.report(Some(report(1.0)), Some(report(3.0)));
+        assert!((market.signal().load - 0.875).abs() < 1e-12);
+        market.report(Some(report(3.0)), None);
+        market.report(Some(report(0.5)), None);
+        assert_eq!(market.total, Report::default());
+    }
 }

@@ -1,0 +1,194 @@
+//! What a model derives for itself from its pace, its profile and the market: how long to hold, when to give
+//! up urgent requests, how urgent to be. `docs/policy.md` derives the rules.
+
+use fermata_core::{Profile, Span, Time};
+
+use crate::pace::Pace;
+use crate::price::{Report, Signal};
+
+/// The cost per request may exceed the gathered batch's by at least this share, and at most by
+/// `TOLERANCE_MAX`, before urgent requests are given up for a larger batch. Between them decides how much
+/// slack the pool has.
+const TOLERANCE_MIN: f64 = 0.04;
+const TOLERANCE_MAX: f64 = 0.2;
+/// The least tolerance is gone when the load exceeds the pool by this share: then only throughput counts.
+const OVERLOAD: f64 = 0.2;
+/// Holding is for companions: with less than this many expected before the latest moment, none are waited for.
+const COMPANIONS_MIN: f64 = 0.5;
+/// The share of lost requests remembers about the last five hundred.
+const BAD_WEIGHT: f64 = 0.002;
+/// How much of its SLO a model moves ahead of others for each lost request above the average.
+const ADVANCE_STEP: f64 = 0.004;
+/// Models no longer move ahead of each other when this share of all requests is lost.
+const FAIR_UNTIL: f64 = 0.05;
+
+/// What a model has derived for itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tuning {
+    report: Report,
+    /// How long after an arrival to hold for the next one.
+    patience: Span,
+    /// The share of its SLO that the model is ahead of others.
+    ahead: f64,
+    /// The same as a time: it comes off the end of holding, and off the urgency.
+    advance: Span,
+}
+
+impl Tuning {
+    /// What the market should know.
+    #[inline]
+    pub(crate) fn report(&self) -> Report {
+        self.report
+    }
+
+    /// Derives load and patience anew for a model that reaches its answers as `reach` says, at the `batch`
+    /// of a staggered execution.
+    pub(crate) fn retune(
+        &mut self,
+        pace: &Pace,
+        reach: &Profile,
+        batch: f64,
+        slo: Span,
+        signal: &Signal,
+    ) {
+        let (cost, marginal) = costs(reach, batch);
+        let saving = (cost - marginal).max(0.0);
+        let load = pace.rate() * cost;
+        let gain = pace.rate() * saving;
+        self.report.load = load;
+        self.report.gain = load * gain;
+        self.report.variation = load * pace.variation() / batch;
+        let companions = pace.rate() * (slo - reach.shortest()).0 as f64;
+        self.patience = if companions < COMPANIONS_MIN {
+            Span::ZERO
+        } else if signal.hold {
+            // The whole pool holds: a model for which it does not pay would only take the executors
+            // that the others count on.
+            pace.patience_from_forever(saving, signal.price.min(gain))
+        } else {
+            pace.patience_from_none(saving, signal.price)
+        };
+    }
+
+    /// From when on the candidate may start: at frontrun, a turn before its latest moment, or when
+    /// nobody is expected to join any more.
+    #[inline]
+    pub(crate) fn ready(&self, frontrun: Time, latest: Time, pace: &Pace, signal: &Signal) -> Time {
+        frontrun.min(latest - signal.turn - self.advance).min(pace.last() + self.patience)
+    }
+
+    /// How urgent a candidate is that can start until `latest`.
+    #[inline]
+    pub(crate) fn urgency(&self, latest: Time) -> Time {
+        latest - self.advance
+    }
+
+    /// This many requests were sent off in time, and this many lost.
+    pub(crate) fn note(&mut self, sent: usize, lost: usize, slo: Span, signal: &Signal) {
+        let (sent, lost) = (sent as f64, lost as f64);
+        let all = sent + lost;
+        self.report.bad += (lost / all - self.report.bad) * (BAD_WEIGHT * all).min(1.0);
+        let fair = (1.0 - signal.bad / FAIR_UNTIL).max(0.0);
+        let ahead = self.ahead + ADVANCE_STEP * (lost - signal.bad * all);
+        self.ahead = ahead.clamp(0.0, fair);
+        self.advance = Span((self.ahead * slo.0 as f64) as u64);
+    }
+
+    /// How many urgent requests to give up, and how many to send. `fits(skip)` says how many can be
+    /// sent without the first `skip` of `waiting`; `target` is the batch of a staggered execution.
+    pub(crate) fn gather(
+        &self,
+        waiting: usize,
+        target: usize,
+        profile: &Profile,
+        signal: &Signal,
+        fits: impl Fn(usize) -> usize,
+    ) -> (usize, usize) {
+        // Fewer are left with every one given up, and more of those left fit: the largest batch is where
+        // the two meet.
+        let meeting = first_where(0, waiting, |skip| fits(skip) >= waiting - skip);
+        let before = if meeting > 0 { fits(meeting - 1) } else { 0 };
+        let gathered = before.max(waiting - meeting);
+        if gathered == 0 {
+            return (0, 0);
+        }
+        let least = TOLERANCE_MIN * (1.0 - (signal.load - 1.0) / OVERLOAD).clamp(0.0, 1.0);
+        let tolerance = (1.0 / signal.load - 1.0).clamp(least, TOLERANCE_MAX);
+        let limit = profile.cost(gathered) * (1.0 + tolerance);
+        let enough = first_where(1, gathered, |size| profile.cost(size) <= limit).min(target);
+        let skip = first_where(0, meeting, |skip| fits(skip) >= enough);
+        (skip, if skip < waiting { fits(skip) } else { 0 })
+    }
+}
+
+/// The first number from `low` on for which `holds`, which stays so; `high` if it does not before.
+fn first_where(mut low: usize, mut high: usize, holds: impl Fn(usize) -> bool) -> usize {
+    while low < high {
+        let middle = low.midpoint(high);
+        if holds(middle) { high = middle } else { low = middle + 1 }
+    }
+    low
+}
+
+/// The executor time per request in a batch of a fractional size, and that of one more request.
+fn costs(profile: &Profile, batch: f64) -> (f64, f64) {
+    let below = (batch as usize).clamp(1, profile.max_batch());
+    let above = (below + 1).min(profile.max_batch());
+    let (short, long) = (profile.latency(below).0 as f64, profile.latency(above).0 as f64);
+    let marginal = match above - below {
+        0 if below == 1 => short,
+        0 => short - profile.latency(below - 1).0 as f64,
+        _ => long - short,
+    };
+    let latency = short + (long - short) * (batch - below as f64).clamp(0.0, 1.0);
+    (latency / batch.max(1.0), marginal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> Profile {
+        Profile::linear(Span(10), Span(50), Span(250)).unwrap()
+    }
+
+    #[test]
+    fn costs_are_continuous_between_batch_sizes() {
+        let profile = profile();
+        let (two, marginal) = costs(&profile, 2.0);
+        assert_eq!((two, marginal), (35.0, 10.0));
+        assert!((costs(&profile, 1.9999).0 - two).abs() < 0.01);
+        assert_eq!(costs(&profile, 20.0), (12.5, 10.0));
+        assert_eq!(costs(&Profile::linear(Span(10), Span(50), Span(60)).unwrap(), 1.0).1, 60.0);
+    }
+
+    #[test]
+    fn nothing_is_given_up_for_a_batch_that_is_hardly_cheaper() {
+        // Twelve wait; the first allows eight, and every one given up allows one more.
+        let fits = |skip: usize| (8 + skip).min(12 - skip);
+        let tuning = Tuning::default();
+        let slack = Signal { load: 0.8, ..Signal::default() };
+        assert_eq!(tuning.gather(12, 12, &profile(), &slack, fits), (0, 8));
+        let overload = Signal { load: 1.5, ..Signal::default() };
+        assert_eq!(tuning.gather(12, 12, &profile(), &overload, fits), (2, 10));
+        assert_eq!(
+            tuning.gather(12, 9, &profile(), &overload, fits),
+            (1, 9),
+            "the target is enough"
+        );
+    }
+
+    #[test]
+    fn a_model_that_loses_more_than_others_moves_ahead_and_back() {
+        let (mut tuning, slo) = (Tuning::default(), Span(1_000_000));
+        let signal = Signal { bad: 0.01, ..Signal::default() };
+        tuning.note(9, 1, slo, &signal);
+        let latest = Time(10_000_000);
+        assert!(tuning.urgency(latest) < latest);
+        tuning.note(1000, 0, slo, &signal);
+        assert_eq!(tuning.urgency(latest), latest);
+        let overload = Signal { bad: 0.3, ..Signal::default() };
+        tuning.note(0, 100, slo, &overload);
+        assert_eq!(tuning.urgency(latest), latest, "in overload nobody moves ahead");
+    }
+}
