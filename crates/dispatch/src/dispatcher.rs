@@ -6,7 +6,7 @@ use fermata_core::{ExecutorId, ModelId, Request, Time};
 use crate::event::{Actions, Dispatch, DropReason, Event, Network};
 use crate::in_flight::InFlight;
 use crate::min_tree::MinTree;
-use crate::model::ModelMachine;
+use crate::model::{Arrival, ModelMachine};
 use crate::price::{Market, Report};
 use crate::rank::{Grant, RankMachine};
 use crate::rules::Rules;
@@ -42,10 +42,12 @@ impl Dispatcher {
         let Some(machine) = self.models.get_mut(model.index()).and_then(Option::as_mut) else {
             return actions.drop(model, request, DropReason::NotLoaded);
         };
-        if let Err(request) = machine.arrive(now, request, self.market.signal()) {
-            actions.drop(model, request, DropReason::Late);
+        match machine.arrive(now, request, self.market.signal()) {
+            Arrival::Changed => self.refresh(now, model),
+            Arrival::Refused(request) => actions.drop(model, request, DropReason::Late),
+            Arrival::Unchanged => {}
         }
-        self.refresh(now, model);
+        self.publish(model);
     }
 
     fn come_back(&mut self, now: Time, executor: ExecutorId, actions: &mut Actions) {
@@ -74,6 +76,7 @@ impl Dispatcher {
                 });
             }
             self.refresh(now, model);
+            self.publish(model);
         }
     }
 
@@ -100,18 +103,26 @@ impl Dispatcher {
         self.refresh(now, model);
     }
 
-    /// Hands a model's candidates to the rank machine, its next timer to the timers, and its news to the
-    /// market.
+    /// Hands a model's candidates to the rank machine, and its next timer to the timers. While every
+    /// candidate is held it needs no timer: the rank machine will say when one is ready.
     #[inline]
     fn refresh(&mut self, now: Time, model: ModelId) {
-        let Some(machine) = &mut self.models[model.index()] else {
-            return self.timers.clear(model.index());
-        };
+        let at = model.index();
+        let Some(machine) = &self.models[at] else { return self.timers.clear(at) };
         for (class, candidate) in machine.candidates() {
             self.rank.inform_candidate(now, model, class, candidate);
         }
-        self.timers.set(model.index(), machine.next_timer());
-        if let Some((before, after)) = machine.news() {
+        let timer = if machine.is_held(now) { Time::NEVER } else { machine.next_timer() };
+        if self.timers.get(at) != timer {
+            self.timers.set(at, timer);
+        }
+    }
+
+    /// Tells the market what a model has measured.
+    #[inline]
+    fn publish(&mut self, model: ModelId) {
+        let machine = self.models[model.index()].as_mut();
+        if let Some((before, after)) = machine.and_then(ModelMachine::news) {
             self.market.report(Some(before), Some(after));
         }
     }
@@ -133,6 +144,7 @@ impl Dispatch for Dispatcher {
                 if model.index() >= self.models.len() {
                     self.models.resize_with(model.index() + 1, || None);
                     self.timers.grow(model.index() + 1);
+                    self.rank.grow(model.index() + 1);
                 }
                 let slot = &mut self.models[model.index()];
                 assert!(slot.is_none(), "model {model} was added twice");
@@ -175,6 +187,11 @@ impl Dispatch for Dispatcher {
             }
         }
         self.wake(now, actions);
+        while let Some(model) = self.rank.next_ready(now) {
+            if let Some(machine) = &self.models[model.index()] {
+                self.timers.set(model.index(), machine.next_timer());
+            }
+        }
         while let Some(grant) = self.rank.poll(now) {
             self.start(now, grant, actions);
         }

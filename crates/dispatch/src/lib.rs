@@ -23,7 +23,7 @@ pub use event::{Action, Actions, Dispatch, DropReason, Event, ModelSpec, Network
 pub use id_set::IdSet;
 pub use in_flight::InFlight;
 pub use min_tree::MinTree;
-pub use model::{ModelMachine, Start, staggered_batch};
+pub use model::{Arrival, ModelMachine, Start, staggered_batch};
 pub use pace::Pace;
 pub use policy::Policy;
 pub use price::{Market, Report, Signal};

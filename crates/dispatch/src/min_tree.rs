@@ -80,10 +80,8 @@ impl MinTree {
         }
         let mut at = 1;
         while at < self.leaves {
-            at <<= 1;
-            if self.node[at] != least {
-                at += 1;
-            }
+            // An addition, not a branch: which way it goes cannot be predicted.
+            at = 2 * at + usize::from(self.node[2 * at] != least);
         }
         Some(at - self.leaves)
     }

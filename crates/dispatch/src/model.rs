@@ -49,6 +49,17 @@ struct Lane {
     candidate: Option<Candidate>,
 }
 
+/// What became of a request that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It waits, and the candidates are others than before.
+    Changed,
+    /// It cannot be in time.
+    Refused(Request),
+    /// It waits behind a candidate that is the same as before.
+    Unchanged,
+}
+
 /// A batch that is to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
@@ -85,22 +96,47 @@ impl ModelMachine {
     }
 
     /// The classes that can run the model, with the batch that would be sent to each.
-    pub fn candidates(&self) -> impl Iterator<Item = (ClassId, Option<Candidate>)> + '_ {
-        self.lanes.iter().map(|lane| (lane.class, lane.candidate))
+    pub fn candidates(&self) -> impl Iterator<Item = (ClassId, Option<&Candidate>)> {
+        self.lanes.iter().map(|lane| (lane.class, lane.candidate.as_ref()))
     }
 
-    /// A request came. It is given back if it cannot be in time.
+    /// A request came.
     #[inline]
-    pub fn arrive(&mut self, now: Time, request: Request, signal: &Signal) -> Result<(), Request> {
+    pub fn arrive(&mut self, now: Time, request: Request, signal: &Signal) -> Arrival {
         if self.pace.arrive(now) {
             self.retune(signal);
         }
         if self.is_hopeless(now, &request) {
-            return Err(request);
+            return Arrival::Refused(request);
         }
-        self.insert(request);
+        match self.queue.back() {
+            Some(last) if last.key() > request.key() => self.insert(request),
+            _ => {
+                self.queue.push_back(request);
+                if let Some(arrival) = self.join_candidate(now, signal) {
+                    return arrival;
+                }
+            }
+        }
         self.form(now, signal);
-        Ok(())
+        Arrival::Changed
+    }
+
+    /// The usual case, cheaply: the request that was just queued last joins the candidate that takes all who
+    /// wait, or comes behind a candidate that is valid without it. `None`, if it is not so simple.
+    #[inline]
+    fn join_candidate(&mut self, now: Time, signal: &Signal) -> Option<Arrival> {
+        let [lane] = &self.lanes[..] else { return None };
+        let candidate = lane.candidate.as_ref().filter(|candidate| candidate.latest >= now)?;
+        let size = self.queue.len() - lane.skip;
+        let due = self.due(&self.queue[lane.skip]);
+        if candidate.size as usize + 1 < size || now + lane.reach.latency(size) > due {
+            // Which of them go is decided when an executor is granted, or the latest moment passes.
+            return Some(Arrival::Unchanged);
+        }
+        let candidate = self.candidate(lane, now, lane.skip, size, signal);
+        self.lanes[0].candidate = Some(candidate);
+        Some(Arrival::Changed)
     }
 
     /// A request that was running on an executor that failed comes back. It is given back if it can no
@@ -163,8 +199,9 @@ impl ModelMachine {
         self.form(now, signal);
     }
 
-    /// When to call `wake`: one nanosecond after the head became hopeless or a candidate passed its latest
-    /// moment; with nothing waiting, when the model counts as quiet.
+    /// When to call `wake`, should it not be granted an executor before: one nanosecond after the head
+    /// became hopeless or a candidate passed its latest moment; with nothing waiting, when the model counts
+    /// as quiet.
     #[inline]
     pub fn next_timer(&self) -> Time {
         let Some(head) = self.queue.front() else { return self.pace.quiet_at().next() };
@@ -206,6 +243,14 @@ impl ModelMachine {
         Some(Start { start, latency })
     }
 
+    /// Whether every candidate is held: then none can pass its latest moment before it becomes ready.
+    #[inline]
+    pub fn is_held(&self, now: Time) -> bool {
+        let held =
+            |lane: &Lane| matches!(&lane.candidate, Some(candidate) if candidate.ready > now);
+        self.lanes.iter().all(held)
+    }
+
     /// What the market should know: before and after, if it changed since this was last called.
     #[inline]
     pub fn news(&mut self) -> Option<(Report, Report)> {
@@ -233,16 +278,10 @@ impl ModelMachine {
         self.shortest == Span::MAX || now + self.shortest > self.due(request)
     }
 
-    #[inline]
     fn insert(&mut self, request: Request) {
-        match self.queue.back() {
-            Some(last) if last.key() > request.key() => {
-                let at = self.queue.partition_point(|other| other.key() < request.key());
-                self.queue.insert(at, request);
-                self.forget_skips();
-            }
-            _ => self.queue.push_back(request),
-        }
+        let at = self.queue.partition_point(|other| other.key() < request.key());
+        self.queue.insert(at, request);
+        self.forget_skips();
     }
 
     fn forget_skips(&mut self) {
@@ -254,14 +293,15 @@ impl ModelMachine {
     fn retune(&mut self, signal: &Signal) {
         let budget = self.slo - self.network.resp;
         let mut rate = self.pace.rate();
-        if self.rules.gather == Gather::Priced && signal.load > 0.0 {
+        let priced = self.rules.window == Window::Priced;
+        if priced && signal.load > 0.0 {
             // The batch of the full pool: what this model would send if all grew until then.
             rate /= signal.load.clamp(LOAD_MIN, 1.0);
         }
         for (at, lane) in self.lanes.iter_mut().enumerate() {
             let batch = staggered_batch(&lane.reach, budget, rate);
             lane.target = batch as usize;
-            if at == 0 {
+            if priced && at == 0 {
                 self.tuning.retune(&self.pace, &lane.profile, batch, self.slo, signal);
             }
         }
@@ -273,21 +313,21 @@ impl ModelMachine {
         for at in 0..self.lanes.len() {
             let (skip, size) = self.gather(at, now, Time::START, signal);
             self.lanes[at].skip = skip;
+            let lane = &self.lanes[at];
             self.lanes[at].candidate =
-                (size > 0).then(|| self.candidate(at, now, skip, size, signal));
+                (size > 0).then(|| self.candidate(lane, now, skip, size, signal));
         }
     }
 
     #[inline]
     fn candidate(
         &self,
-        at: usize,
+        lane: &Lane,
         now: Time,
         skip: usize,
         size: usize,
         signal: &Signal,
     ) -> Candidate {
-        let lane = &self.lanes[at];
         let head = &self.queue[skip];
         let due = self.due(head);
         let latest = due - lane.reach.latency(size);

@@ -6,8 +6,11 @@
 
 use fermata_core::{Span, Time};
 
-/// A sample of the rate is taken at the first arrival after this many nanoseconds.
+/// A sample of the rate is taken when this many nanoseconds have passed and enough requests have come to
+/// tell something, or when many have passed.
 const BEAT_NS: u64 = 50_000_000;
+const BEAT_REQUESTS: u32 = 64;
+const BEAT_NS_MAX: u64 = 500_000_000;
 /// A model without a request for this long is quiet: it takes no part in the market.
 const QUIET: Span = Span(10_000_000_000);
 /// The rate forgets with this time constant.
@@ -62,12 +65,12 @@ impl Pace {
             }
         }
         let elapsed = (now - self.beat).0;
-        if elapsed < BEAT_NS {
+        if elapsed < BEAT_NS || (self.count < BEAT_REQUESTS && elapsed < BEAT_NS_MAX) {
             if self.beats == 0 {
                 self.rate = f64::from(self.count - 1) / elapsed.max(1) as f64;
                 return self.count.is_power_of_two();
             }
-            return self.count.is_multiple_of(64);
+            return self.count.is_multiple_of(BEAT_REQUESTS);
         }
         self.beats += 1;
         let sample = f64::from(self.count) / elapsed as f64;

@@ -44,6 +44,8 @@ pub struct RankMachine {
     executors: Vec<Executor>,
     /// How many executors there are that take batches.
     active: usize,
+    /// How many models there is room for.
+    models: usize,
 }
 
 /// One class: its executors, and each model's candidate for it.
@@ -57,7 +59,14 @@ struct ClassRank {
     held: MinTree,
     /// Candidates that are ready, by urgency.
     waiting: MinTree,
-    candidates: Vec<Option<Candidate>>,
+    asks: Vec<Ask>,
+}
+
+/// What must be known of a candidate besides its moment in `held` or `waiting`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ask {
+    urgency: Time,
+    size: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,37 +157,58 @@ impl RankMachine {
         }
     }
 
-    /// A model's candidate for a class changed.
+    /// Makes room for models below `models`.
+    pub fn grow(&mut self, models: usize) {
+        self.models = self.models.max(models);
+        for class in &mut self.classes {
+            class.grow(self.models);
+        }
+    }
+
+    /// A model's candidate for a class changed. There must be room for the model.
     #[inline]
     pub fn inform_candidate(
         &mut self,
         now: Time,
         model: ModelId,
         class: ClassId,
-        candidate: Option<Candidate>,
+        candidate: Option<&Candidate>,
     ) {
         let at = model.index();
-        let ranks = self.class_mut(class);
-        if at >= ranks.candidates.len() {
-            ranks.candidates.resize(at + 1, None);
-            ranks.held.grow(at + 1);
-            ranks.waiting.grow(at + 1);
+        // A class without executors so far is made room for when the first one joins.
+        if class.index() >= self.classes.len() {
+            self.class_mut(class);
         }
+        let ranks = &mut self.classes[class.index()];
         let (mut held, mut waiting) = (Time::NEVER, Time::NEVER);
         if let Some(candidate) = candidate {
-            if candidate.ready <= now {
-                waiting = candidate.urgency;
-            } else {
+            ranks.asks[at] = Ask { urgency: candidate.urgency, size: candidate.size };
+            if candidate.ready > now {
                 held = candidate.ready;
+            } else {
+                waiting = candidate.urgency;
             }
         }
-        ranks.candidates[at] = candidate;
         if ranks.held.get(at) != held {
             ranks.held.set(at, held);
         }
         if ranks.waiting.get(at) != waiting {
             ranks.waiting.set(at, waiting);
         }
+    }
+
+    /// A candidate that became ready, if any: from now on it waits for an executor.
+    #[inline]
+    pub fn next_ready(&mut self, now: Time) -> Option<ModelId> {
+        for class in &mut self.classes {
+            if class.held.earliest() <= now {
+                let model = class.held.first()?;
+                class.held.clear(model);
+                class.waiting.set(model, class.asks[model].urgency);
+                return Some(ModelId(model as u32));
+            }
+        }
+        None
     }
 
     /// The model used its grant: the executor is expected to be free again at `free_at`.
@@ -207,6 +237,13 @@ impl RankMachine {
     #[inline]
     pub fn poll(&mut self, now: Time) -> Option<Grant> {
         for at in 0..self.classes.len() {
+            let class = &self.classes[at];
+            // Nearly always nobody waits, or there is nothing to be had.
+            if class.waiting.earliest() == Time::NEVER
+                || (class.idle.is_empty() && class.free.earliest() == Time::NEVER)
+            {
+                continue;
+            }
             if let Some(grant) = self.poll_class(now, ClassId(at as u16)) {
                 return Some(grant);
             }
@@ -214,39 +251,27 @@ impl RankMachine {
         None
     }
 
-    /// When `poll` is worth calling again, should nothing else happen first.
+    /// When a candidate becomes ready or a match is due, should nothing else happen first.
     #[inline]
     pub fn next_wakeup(&self) -> Time {
         let mut earliest = Time::NEVER;
         for class in &self.classes {
-            if !class.idle.is_empty() {
-                earliest = earliest.min(class.held.earliest());
-            } else if class.free.earliest() != Time::NEVER {
-                earliest = earliest.min(class.held.earliest()).min(self.available(class));
+            earliest = earliest.min(class.held.earliest());
+            if class.free.earliest() != Time::NEVER {
+                earliest = earliest.min(self.available(class));
             }
         }
         earliest
     }
 
     fn poll_class(&mut self, now: Time, class: ClassId) -> Option<Grant> {
-        let network = self.network;
         let ranks = &mut self.classes[class.index()];
-        let none_idle = ranks.idle.is_empty();
-        if none_idle && ranks.free.earliest() == Time::NEVER {
-            return None; // Nobody could be granted, so who is ready can wait too.
-        }
-        while ranks.held.earliest() <= now {
-            let model = ranks.held.first()?;
-            ranks.held.clear(model);
-            let candidate = ranks.candidates[model].as_ref()?;
-            ranks.waiting.set(model, candidate.urgency);
-        }
         let model = ranks.waiting.first()?;
         let executor = match ranks.idle.first() {
             Some(executor) => executor,
             None => {
-                let size = ranks.candidates[model].as_ref()?.size as usize;
-                if ranks.free.earliest() - network.lead(size) > now {
+                let lead = self.network.lead(ranks.asks[model].size as usize);
+                if ranks.free.earliest() - lead > now {
                     return None;
                 }
                 ranks.free.first()?
@@ -262,17 +287,23 @@ impl RankMachine {
 
     /// When the first busy executor can be granted to the most urgent waiting candidate.
     fn available(&self, class: &ClassRank) -> Time {
-        let Some(candidate) = class.waiting.first().and_then(|model| class.candidates[model])
-        else {
-            return Time::NEVER;
-        };
-        class.free.earliest() - self.network.lead(candidate.size as usize)
+        let Some(model) = class.waiting.first() else { return Time::NEVER };
+        class.free.earliest() - self.network.lead(class.asks[model].size as usize)
     }
 
     fn class_mut(&mut self, class: ClassId) -> &mut ClassRank {
         if class.index() >= self.classes.len() {
             self.classes.resize_with(class.index() + 1, ClassRank::default);
+            self.grow(self.models);
         }
         &mut self.classes[class.index()]
+    }
+}
+
+impl ClassRank {
+    fn grow(&mut self, models: usize) {
+        self.held.grow(models);
+        self.waiting.grow(models);
+        self.asks.resize(models, Ask::default());
     }
 }

@@ -5,6 +5,7 @@
 //! There is no clock here. Runs are independent values, so a search spreads them over the cores.
 
 mod check;
+mod feed;
 mod histogram;
 mod scenario;
 mod search;
@@ -12,8 +13,9 @@ mod stats;
 mod world;
 
 pub use check::{Checker, Log, Promises};
+pub use feed::Drawn;
 pub use histogram::Histogram;
 pub use scenario::{Arrivals, End, Fault, FaultKind, Load, Scenario};
 pub use search::{BAD_MAX, Search, goodput, min_executors, passes, run, spread};
 pub use stats::{ModelStats, Stats};
-pub use world::{Observer, Run, simulate};
+pub use world::{Observer, Run, simulate, simulate_drawn};

@@ -84,6 +84,18 @@ impl Scenario {
         self.loads.iter().map(Load::rate).sum()
     }
 
+    /// Whether no rate changes over time and nothing else happens at a moment of its own: then another
+    /// rate is the same run faster or slower.
+    pub fn is_steady(&self) -> bool {
+        let changing = |load: &Load| {
+            matches!(
+                load.arrivals,
+                Arrivals::Process(_, Rate::Steps(_)) | Arrivals::Table(_, Rate::Steps(_))
+            )
+        };
+        self.faults.is_empty() && !self.loads.iter().any(changing)
+    }
+
     /// The same with every rate multiplied.
     pub fn scaled(&self, factor: f64) -> Self {
         let mut scaled = self.clone();

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fermata_dispatch::Policy;
 
+use crate::feed::Drawn;
 use crate::scenario::Scenario;
 use crate::stats::Stats;
-use crate::world::simulate;
+use crate::world::{simulate, simulate_drawn};
 
 /// A model may lose this share of its requests.
 pub const BAD_MAX: f64 = 0.01;
@@ -30,7 +31,16 @@ impl Default for Search {
 /// Runs a scenario under a policy; gives up early if some model loses too much.
 pub fn passes(scenario: &Scenario, policy: Policy) -> bool {
     let mut dispatcher = policy.dispatcher(scenario.network);
-    let stats = simulate(scenario, &mut dispatcher, &mut (), Some(BAD_MAX));
+    is_good(&simulate(scenario, &mut dispatcher, &mut (), Some(BAD_MAX)))
+}
+
+/// The same for arrivals that were drawn before, with all rates multiplied by `factor`.
+fn passes_drawn(scenario: &Scenario, drawn: &Drawn, factor: f64, policy: Policy) -> bool {
+    let mut dispatcher = policy.dispatcher(scenario.network);
+    is_good(&simulate_drawn(scenario, drawn, factor, &mut dispatcher, Some(BAD_MAX)))
+}
+
+fn is_good(stats: &Stats) -> bool {
     !stats.stopped && stats.worst_bad_rate() <= BAD_MAX
 }
 
@@ -43,7 +53,12 @@ pub fn run(scenario: &Scenario, policy: Policy) -> Stats {
 /// numbers staying the same; zero if there is none, infinite if the run is too short for any rate to fail.
 pub fn goodput(scenario: &Scenario, policy: Policy, search: Search) -> f64 {
     let base = scenario.rate();
-    let passes = |rate: f64| passes(&scenario.scaled(rate / base), policy);
+    // Where rates change over time, another rate is not the same run faster or slower.
+    let drawn = scenario.is_steady().then(|| Drawn::new(scenario));
+    let passes = |rate: f64| match &drawn {
+        Some(drawn) => passes_drawn(scenario, drawn, rate / base, policy),
+        None => passes(&scenario.scaled(rate / base), policy),
+    };
     let (mut low, mut high) = (0.0, f64::INFINITY);
     let mut rate = search.guess.unwrap_or(base);
     // Steps widen until the goodput is between two rates, then the bracket is halved.

@@ -2,11 +2,11 @@
 
 use fermata_core::{ExecutorId, ModelId, Request, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, Dispatch, Event, MinTree};
-use fermata_workload::Stream;
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64Mcg;
 
+use crate::feed::{Drawn, Feed};
 use crate::scenario::{Fault, FaultKind, Scenario};
 use crate::stats::{ModelStats, Stats};
 
@@ -45,7 +45,37 @@ pub fn simulate(
     observer: &mut impl Observer,
     bad_max: Option<f64>,
 ) -> Stats {
-    let mut world = World::new(scenario, bad_max);
+    // Four standard deviations above what is expected: such a run cannot recover.
+    let limit = |expected: f64| match bad_max {
+        Some(bad) => (bad * (expected + 4.0 * expected.sqrt())).ceil() as u64 + 1,
+        None => u64::MAX,
+    };
+    let limits = scenario.expected().into_iter().map(limit).collect();
+    run(scenario, Feed::live(scenario), limits, dispatcher, observer)
+}
+
+/// The same for arrivals that were drawn before, with all rates multiplied by `factor`.
+pub fn simulate_drawn(
+    scenario: &Scenario,
+    drawn: &Drawn,
+    factor: f64,
+    dispatcher: &mut impl Dispatch,
+    bad_max: Option<f64>,
+) -> Stats {
+    let limit = |&count: &u64| bad_max.map_or(u64::MAX, |bad| (bad * count as f64) as u64);
+    let limits = drawn.counts().iter().map(limit).collect();
+    let scenario = scenario.scaled(factor);
+    run(&scenario, Feed::drawn(drawn, factor), limits, dispatcher, &mut ())
+}
+
+fn run(
+    scenario: &Scenario,
+    feed: Feed<'_>,
+    bad_limits: Vec<u64>,
+    dispatcher: &mut impl Dispatch,
+    observer: &mut impl Observer,
+) -> Stats {
+    let mut world = World::new(scenario, feed, bad_limits);
     let mut actions = Actions::default();
     let mut step = |world: &mut World<'_>, dispatcher: &mut _, now, event| {
         handle(world, dispatcher, observer, &mut actions, now, event);
@@ -92,18 +122,16 @@ fn handle(
 }
 
 struct World<'a> {
-    scenario: &'a Scenario,
-    streams: Vec<Stream>,
-    /// The next arrival of each model.
-    arrivals: MinTree,
+    feed: Feed<'a>,
+    slos: Vec<Span>,
+    /// From the end of a batch to its clients.
+    resp: Span,
     /// When each executor's running batch ends.
     finishes: MinTree,
     executors: Vec<Executor>,
     /// Faults by time, the next one last.
     faults: Vec<Fault>,
     next_request: u64,
-    last_request: u64,
-    last_arrival: Time,
     /// How many bad requests a model may have.
     bad_limits: Vec<u64>,
     spare: Vec<Vec<Request>>,
@@ -123,38 +151,24 @@ struct Executor {
 const NOISE_STREAM: u64 = 1 << 40;
 
 impl<'a> World<'a> {
-    fn new(scenario: &'a Scenario, bad_max: Option<f64>) -> Self {
-        let seed = scenario.seed;
-        let loads = scenario.loads.iter().enumerate();
-        let mut streams: Vec<Stream> = loads.map(|(i, load)| load.stream(seed, i)).collect();
-        let mut arrivals = MinTree::with_len(streams.len());
-        for (i, stream) in streams.iter_mut().enumerate() {
-            arrivals.set(i, stream.next_arrival());
-        }
+    fn new(scenario: &Scenario, feed: Feed<'a>, bad_limits: Vec<u64>) -> Self {
         let joins = scenario.faults.iter().map(|fault| fault.executor.index() + 1).max();
         let executors = scenario.executors.len().max(joins.unwrap_or(0));
         let idle = Executor { running: None, next: None, slowness: 1.0 };
         let mut faults = scenario.faults.clone();
         faults.sort_by_key(|fault| std::cmp::Reverse(fault.at));
-        // Four standard deviations above what is allowed: such a run cannot recover.
-        let limit = |expected: f64| match bad_max {
-            Some(bad) => (bad * (expected + 4.0 * expected.sqrt())).ceil() as u64 + 1,
-            None => u64::MAX,
-        };
         Self {
-            scenario,
-            streams,
-            arrivals,
+            feed,
+            slos: scenario.loads.iter().map(|load| load.spec.slo).collect(),
+            resp: scenario.network.resp,
             finishes: MinTree::with_len(executors),
             executors: vec![idle; executors],
             faults,
             next_request: 0,
-            last_request: scenario.end.requests(),
-            last_arrival: scenario.end.time(),
-            bad_limits: scenario.expected().into_iter().map(limit).collect(),
+            bad_limits,
             spare: Vec::new(),
             noise: (scenario.noise > 0.0)
-                .then(|| (scenario.noise, Pcg64Mcg::seed_from_u64(seed ^ NOISE_STREAM))),
+                .then(|| (scenario.noise, Pcg64Mcg::seed_from_u64(scenario.seed ^ NOISE_STREAM))),
             stats: Stats {
                 models: vec![ModelStats::default(); scenario.loads.len()],
                 busy: vec![Span::ZERO; executors],
@@ -167,7 +181,7 @@ impl<'a> World<'a> {
     /// arrivals, then the dispatcher's own wakeup.
     #[inline]
     fn next(&mut self, wakeup: Time) -> Option<(Time, Event)> {
-        let (done, arrival) = (self.finishes.earliest(), self.arrivals.earliest());
+        let (done, arrival) = (self.finishes.earliest(), self.feed.next());
         let fault = self.faults.last().map_or(Time::NEVER, |fault| fault.at);
         let now = done.min(arrival).min(fault).min(wakeup);
         if now == Time::NEVER {
@@ -178,31 +192,21 @@ impl<'a> World<'a> {
         } else if now == fault {
             self.fault(now)?
         } else if now == arrival {
-            match self.arrive(now) {
-                Some(event) => event,
-                // The arrivals have ended; the one that did not come does not count as a thing that happened.
-                None => return self.next(wakeup),
-            }
+            self.arrive(now)
         } else {
-            Event::Wakeup
+            return Some((now, Event::Wakeup));
         };
         self.stats.end = now;
         Some((now, event))
     }
 
     #[inline]
-    fn arrive(&mut self, now: Time) -> Option<Event> {
-        if now >= self.last_arrival || self.next_request >= self.last_request {
-            self.arrivals = MinTree::with_len(1);
-            return None;
-        }
-        let at = self.arrivals.first().expect("somebody arrives at the earliest arrival");
-        self.arrivals.set(at, self.streams[at].next_arrival());
-        self.stats.models[at].offered += 1;
+    fn arrive(&mut self, now: Time) -> Event {
+        let model = self.feed.pop();
+        self.stats.models[model.index()].offered += 1;
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        let deadline = now + self.scenario.loads[at].spec.slo;
-        Some(Event::Arrive { model: ModelId(at as u32), request, deadline })
+        Event::Arrive { model, request, deadline: now + self.slos[model.index()] }
     }
 
     fn fault(&mut self, now: Time) -> Option<Event> {
@@ -231,6 +235,7 @@ impl<'a> World<'a> {
 
     #[inline]
     fn apply(&mut self, now: Time, action: &Action, batch: &[Request]) {
+        self.stats.end = now; // A wakeup by itself is nothing that happened.
         match *action {
             Action::Drop { model, reason, .. } => {
                 self.stats.models[model.index()].drop(reason);
@@ -282,7 +287,7 @@ impl<'a> World<'a> {
         observer.finished(&run);
         self.stats.busy[at] += run.finish - run.start;
         let model = &mut self.stats.models[run.model.index()];
-        let answered = run.finish + self.scenario.network.resp;
+        let answered = run.finish + self.resp;
         for request in &run.requests {
             model.answer(request, run.start, answered);
         }

@@ -103,18 +103,23 @@ impl Gaps {
     /// The next gap.
     #[inline]
     pub fn draw(&mut self) -> f64 {
-        match &mut self.source {
+        if let Source::Table { gaps, at } = &mut self.source {
+            let gap = gaps[*at];
+            *at += 1;
+            if *at == gaps.len() {
+                *at = 0;
+            }
+            return f64::from(gap);
+        }
+        self.sample()
+    }
+
+    /// Apart, so that reading a table is inlined.
+    fn sample(&mut self) -> f64 {
+        match &self.source {
             Source::Exponential => Exp1.sample(&mut self.random),
             Source::Gamma(gamma) => gamma.sample(&mut self.random),
-            Source::Constant => 1.0,
-            Source::Table { gaps, at } => {
-                let gap = gaps[*at];
-                *at += 1;
-                if *at == gaps.len() {
-                    *at = 0;
-                }
-                f64::from(gap)
-            }
+            Source::Constant | Source::Table { .. } => 1.0,
         }
     }
 }

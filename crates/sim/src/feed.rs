@@ -1,0 +1,112 @@
+//! The arrivals of all models in the order of time.
+
+use fermata_core::{ModelId, Time};
+use fermata_dispatch::MinTree;
+use fermata_workload::Stream;
+
+use crate::scenario::Scenario;
+
+/// All arrivals of a scenario, drawn and merged once: a search then runs them at many rates, under many
+/// policies. Since all rates change together, so do all moments, and the order stays.
+#[derive(Clone, Debug)]
+pub struct Drawn {
+    /// Nanoseconds at the scenario's own rates, and the model.
+    arrivals: Vec<(f64, u32)>,
+    counts: Vec<u64>,
+}
+
+impl Drawn {
+    /// Draws the arrivals of a scenario until its end.
+    pub fn new(scenario: &Scenario) -> Self {
+        let mut feed = Feed::live(scenario);
+        let mut drawn = Self { arrivals: Vec::new(), counts: vec![0; scenario.loads.len()] };
+        while feed.next() != Time::NEVER {
+            let now = feed.next();
+            let model = feed.pop();
+            drawn.arrivals.push((now.0 as f64, model.0));
+            drawn.counts[model.index()] += 1;
+        }
+        drawn
+    }
+
+    /// How many requests each model gets.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+}
+
+/// Where the arrivals of a run come from.
+pub(crate) struct Feed<'a> {
+    /// When the next request arrives; never, if none does.
+    next: Time,
+    kind: Kind<'a>,
+}
+
+enum Kind<'a> {
+    Drawn { arrivals: &'a [(f64, u32)], at: usize, stretch: f64 },
+    Live { streams: Vec<Stream>, times: MinTree, left: u64, end: Time },
+}
+
+impl<'a> Feed<'a> {
+    /// Drawn arrivals with all rates multiplied by `factor`.
+    pub(crate) fn drawn(drawn: &'a Drawn, factor: f64) -> Self {
+        let kind = Kind::Drawn { arrivals: &drawn.arrivals, at: 0, stretch: 1.0 / factor };
+        let mut feed = Self { next: Time::NEVER, kind };
+        feed.update();
+        feed
+    }
+
+    /// Arrivals drawn as they are needed.
+    pub(crate) fn live(scenario: &Scenario) -> Self {
+        let loads = scenario.loads.iter().enumerate();
+        let mut streams: Vec<Stream> =
+            loads.map(|(at, load)| load.stream(scenario.seed, at)).collect();
+        let mut times = MinTree::with_len(streams.len());
+        for (at, stream) in streams.iter_mut().enumerate() {
+            times.set(at, stream.next_arrival());
+        }
+        let (left, end) = (scenario.end.requests(), scenario.end.time());
+        let mut feed = Self { next: Time::NEVER, kind: Kind::Live { streams, times, left, end } };
+        feed.update();
+        feed
+    }
+
+    /// When the next request arrives.
+    #[inline]
+    pub(crate) fn next(&self) -> Time {
+        self.next
+    }
+
+    /// Takes the next request: whom it is for.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> ModelId {
+        let model = match &mut self.kind {
+            Kind::Drawn { arrivals, at, .. } => {
+                *at += 1;
+                arrivals[*at - 1].1
+            }
+            Kind::Live { streams, times, left, .. } => {
+                let at = times.first().expect("a request is taken only where there is one");
+                times.set(at, streams[at].next_arrival());
+                *left -= 1;
+                at as u32
+            }
+        };
+        self.update();
+        ModelId(model)
+    }
+
+    #[inline]
+    fn update(&mut self) {
+        self.next = match &self.kind {
+            Kind::Drawn { arrivals, at, stretch } => match arrivals.get(*at) {
+                Some((time, _)) => Time((time * stretch) as u64),
+                None => Time::NEVER,
+            },
+            Kind::Live { times, left, end, .. } => match times.earliest() {
+                time if *left > 0 && time < *end => time,
+                _ => Time::NEVER,
+            },
+        };
+    }
+}
