@@ -22,6 +22,8 @@ pub struct Dispatcher {
     rank: RankMachine,
     running: InFlight,
     market: Market,
+    /// Models of which a candidate just became ready.
+    promoted: Vec<ModelId>,
 }
 
 impl Dispatcher {
@@ -35,19 +37,39 @@ impl Dispatcher {
             rank: RankMachine::new(network),
             running: InFlight::default(),
             market: Market::default(),
+            promoted: Vec::new(),
         }
     }
 
-    fn arrive(&mut self, now: Time, model: ModelId, request: Request, actions: &mut Actions) {
+    /// Queues or drops a request; true, if an executor may have to be granted because of it.
+    #[inline]
+    fn arrive(
+        &mut self,
+        now: Time,
+        model: ModelId,
+        request: Request,
+        actions: &mut Actions,
+    ) -> bool {
         let Some(machine) = self.models.get_mut(model.index()).and_then(Option::as_mut) else {
-            return actions.drop(model, request, DropReason::NotLoaded);
+            actions.drop(model, request, DropReason::NotLoaded);
+            return false;
         };
-        match machine.arrive(now, request, self.market.signal()) {
+        let arrival = machine.arrive(now, request, self.market.signal());
+        let has_news = machine.has_news();
+        match arrival {
             Arrival::Changed => self.refresh(now, model),
+            Arrival::Held => {
+                for (class, candidate) in machine.candidates() {
+                    self.rank.inform_held(model, class, candidate);
+                }
+            }
             Arrival::Refused(request) => actions.drop(model, request, DropReason::Late),
             Arrival::Unchanged => {}
         }
-        self.publish(model);
+        if has_news {
+            self.publish(model);
+        }
+        arrival == Arrival::Changed
     }
 
     fn come_back(&mut self, now: Time, executor: ExecutorId, actions: &mut Actions) {
@@ -69,14 +91,17 @@ impl Dispatcher {
     fn wake(&mut self, now: Time, actions: &mut Actions) {
         while self.timers.earliest() <= now {
             let Some(at) = self.timers.first() else { return };
+            self.timers.clear(at);
             let model = ModelId(at as u32);
             if let Some(machine) = self.models[at].as_mut() {
                 machine.wake(now, self.market.signal(), |request| {
                     actions.drop(model, request, DropReason::Overload);
                 });
+                if machine.has_news() {
+                    self.publish(model);
+                }
             }
             self.refresh(now, model);
-            self.publish(model);
         }
     }
 
@@ -112,17 +137,28 @@ impl Dispatcher {
         for (class, candidate) in machine.candidates() {
             self.rank.inform_candidate(now, model, class, candidate);
         }
-        let timer = if machine.is_held(now) { Time::NEVER } else { machine.next_timer() };
-        if self.timers.get(at) != timer {
-            self.timers.set(at, timer);
+        if !machine.is_held(now) {
+            self.arm(now, model);
+        }
+    }
+
+    /// Sees to it that the model is woken when it must be. A timer that goes off earlier stays: it costs one
+    /// idle wakeup, which is less than to move it with every batch.
+    #[inline]
+    fn arm(&mut self, now: Time, model: ModelId) {
+        let at = model.index();
+        let Some(machine) = &self.models[at] else { return };
+        let (armed, needed) = (self.timers.get(at), machine.next_timer());
+        if armed > needed || armed <= now {
+            self.timers.set(at, needed);
         }
     }
 
     /// Tells the market what a model has measured.
-    #[inline]
+    #[cold]
     fn publish(&mut self, model: ModelId) {
-        let machine = self.models[model.index()].as_mut();
-        if let Some((before, after)) = machine.and_then(ModelMachine::news) {
+        if let Some(machine) = &mut self.models[model.index()] {
+            let (before, after) = machine.news();
             self.market.report(Some(before), Some(after));
         }
     }
@@ -133,7 +169,9 @@ impl Dispatch for Dispatcher {
         match event {
             Event::Arrive { model, request, deadline } => {
                 let request = Request { deadline, id: request, arrival: now };
-                self.arrive(now, model, request, actions);
+                if !self.arrive(now, model, request, actions) {
+                    return; // What else may be due at this moment has its own wakeup.
+                }
             }
             Event::Done { executor } => {
                 self.running.done(executor);
@@ -177,8 +215,9 @@ impl Dispatch for Dispatcher {
             Event::RemoveModel { model } => {
                 if let Some(mut machine) = self.models[model.index()].take() {
                     self.market.report(Some(machine.reported()), None);
-                    let waiting = machine.clear();
-                    waiting.for_each(|request| actions.drop(model, request, DropReason::NotLoaded));
+                    for &request in machine.clear() {
+                        actions.drop(model, request, DropReason::NotLoaded);
+                    }
                     for (class, _) in machine.candidates() {
                         self.rank.inform_candidate(now, model, class, None);
                     }
@@ -188,12 +227,13 @@ impl Dispatch for Dispatcher {
         }
         self.wake(now, actions);
         while let Some(model) = self.rank.next_ready(now) {
-            if let Some(machine) = &self.models[model.index()] {
-                self.timers.set(model.index(), machine.next_timer());
-            }
+            self.promoted.push(model);
         }
         while let Some(grant) = self.rank.poll(now) {
             self.start(now, grant, actions);
+        }
+        while let Some(model) = self.promoted.pop() {
+            self.arm(now, model); // It may have been granted an executor, and then need no timer.
         }
     }
 

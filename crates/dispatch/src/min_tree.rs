@@ -49,13 +49,15 @@ impl MinTree {
     pub fn set(&mut self, i: usize, time: Time) {
         let mut at = self.leaves + i;
         self.node[at] = time;
+        let mut least = time;
         while at > 1 {
-            let least = self.node[at].min(self.node[at ^ 1]);
+            least = least.min(self.node[at ^ 1]);
             at >>= 1;
-            if self.node[at] == least {
+            let node = &mut self.node[at];
+            if *node == least {
                 return;
             }
-            self.node[at] = least;
+            *node = least;
         }
     }
 

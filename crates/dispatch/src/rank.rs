@@ -197,6 +197,17 @@ impl RankMachine {
         }
     }
 
+    /// A candidate that was held before, and still is, changed.
+    #[inline]
+    pub fn inform_held(&mut self, model: ModelId, class: ClassId, candidate: Option<&Candidate>) {
+        if let Some(candidate) = candidate {
+            let ranks = &mut self.classes[class.index()];
+            let ask = Ask { urgency: candidate.urgency, size: candidate.size };
+            ranks.asks[model.index()] = ask;
+            ranks.held.set(model.index(), candidate.ready);
+        }
+    }
+
     /// A candidate that became ready, if any: from now on it waits for an executor.
     #[inline]
     pub fn next_ready(&mut self, now: Time) -> Option<ModelId> {

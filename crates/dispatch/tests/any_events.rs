@@ -59,6 +59,7 @@ proptest! {
 }
 
 struct World {
+    name: &'static str,
     dispatcher: Box<dyn Dispatch>,
     now: Time,
     models: BTreeSet<u32>,
@@ -83,9 +84,10 @@ struct Batch {
 }
 
 impl World {
-    fn new(name: &str, network: Network) -> Self {
+    fn new(name: &'static str, network: Network) -> Self {
         let dispatcher = name.parse::<Policy>().unwrap().dispatcher(network);
         Self {
+            name,
             dispatcher,
             now: Time::START,
             models: BTreeSet::new(),
@@ -161,7 +163,12 @@ impl World {
             self.now = next;
             if done > wakeup {
                 self.handle(Event::Wakeup);
-                assert!(self.dispatcher.next_wakeup() > self.now, "it wakes for nothing");
+                assert!(
+                    self.dispatcher.next_wakeup() > self.now,
+                    "{} wakes for nothing at {:?}",
+                    self.name,
+                    self.now
+                );
                 continue;
             }
             let state = self.executors.get_mut(&executor).unwrap();

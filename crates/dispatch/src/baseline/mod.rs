@@ -11,7 +11,6 @@ mod executors;
 mod nexus;
 mod packing;
 mod pool;
-mod queue;
 #[cfg(test)]
 mod script;
 mod shepherd;

@@ -14,9 +14,9 @@ use fermata_core::{ClassId, ExecutorId, ModelId, Profile, Request, RequestId, Sp
 use super::executors::{Booking, Executors};
 use super::packing::{self, Session};
 use super::pool::Lane;
-use super::queue::Queue;
 use crate::event::{Actions, Dispatch, DropReason, Event, ModelSpec, Network};
 use crate::min_tree::MinTree;
+use crate::queue::Queue;
 
 /// Rates are measured anew at least this often.
 const EPOCH: Span = Span(30_000_000_000);
@@ -161,7 +161,7 @@ impl Nexus {
             let size = slot.drop_early(now, self.network.resp, actions);
             if size > 0 {
                 let first = actions.requests.len();
-                actions.requests.extend(slot.queue.take(size));
+                actions.requests.extend_from_slice(slot.queue.take(size));
                 let start = now + self.network.lead(size);
                 let latency = slot.profile.latency(size);
                 let booking = Booking { start, expected: latency };

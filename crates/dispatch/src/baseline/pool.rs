@@ -7,9 +7,9 @@ use std::sync::Arc;
 use fermata_core::{ClassId, ExecutorId, ModelId, Profile, Request, RequestId, Span, Time};
 
 use super::executors::{Booking, Executors};
-use super::queue::Queue;
 use crate::event::{Actions, DropReason, ModelSpec, Network};
 use crate::min_tree::MinTree;
+use crate::queue::Queue;
 
 /// Queues and executors.
 #[derive(Clone, Debug)]
@@ -253,7 +253,7 @@ impl Pool {
         let latency = lane.profile.latency(size);
         let start = (now + self.network.lead(size)).max(target.free_at());
         let first = actions.requests.len();
-        actions.requests.extend(state.queue.take(size));
+        actions.requests.extend_from_slice(state.queue.take(size));
         let booking = Booking { start, expected };
         self.executors.start(executor, model, booking, &actions.requests[first..]);
         actions.run(executor, model, start, latency, first);

@@ -1,0 +1,163 @@
+//! A model on one class of executor: its profile there, and the batch that it would send now.
+
+use fermata_core::{ClassId, Profile, Request, Span, Time};
+
+use crate::event::Network;
+use crate::model::Arrival;
+use crate::pace::Pace;
+use crate::price::Signal;
+use crate::rank::Candidate;
+use crate::rules::{Gather, Rules, Window};
+use crate::tuning::Tuning;
+
+/// A model on one class of executor.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    pub(crate) class: ClassId,
+    pub(crate) profile: Profile,
+    /// From the decision to the end of a batch, by size: the profile and the network's lead.
+    pub(crate) reach: Profile,
+    /// The batch of a staggered execution, rounded down: the batch to keep up.
+    pub(crate) target: usize,
+    /// How many urgent requests the candidate gives up.
+    pub(crate) skip: usize,
+    pub(crate) candidate: Option<Candidate>,
+}
+
+/// What a lane must know of its model to form a batch.
+pub(crate) struct View<'a> {
+    pub(crate) rules: &'a Rules,
+    pub(crate) resp: Span,
+    pub(crate) slo: Span,
+    /// All that wait, the most urgent first.
+    pub(crate) waiting: &'a [Request],
+    pub(crate) pace: &'a Pace,
+    pub(crate) tuning: &'a Tuning,
+    pub(crate) signal: &'a Signal,
+}
+
+impl View<'_> {
+    /// When the last of a batch must be done for the request in this place.
+    #[inline]
+    fn due(&self, at: usize) -> Time {
+        self.waiting[at].deadline - self.resp
+    }
+}
+
+impl Lane {
+    pub(crate) fn new(class: ClassId, profile: &Profile, network: Network) -> Self {
+        let reach = if network.lead(1) == Span::ZERO {
+            profile.clone()
+        } else {
+            let sizes = 1..=profile.max_batch();
+            let table = sizes.map(|size| network.lead(size) + profile.latency(size));
+            Profile::from_table(table).expect("longer than a profile that was accepted")
+        };
+        Self { class, profile: profile.clone(), reach, target: 1, skip: 0, candidate: None }
+    }
+
+    /// Forms the candidate from what waits now.
+    #[inline]
+    pub(crate) fn form(&mut self, view: &View<'_>, now: Time) {
+        let (skip, size) = self.gather(view, now, Time::START);
+        self.skip = skip;
+        self.candidate = (size > 0).then(|| self.candidate(view, now, size));
+    }
+
+    /// The usual case, cheaply: the request that was just queued last joins the candidate that takes all who
+    /// wait, or comes behind a candidate that is valid without it. `None`, if it is not so simple.
+    #[inline]
+    pub(crate) fn join(&mut self, view: &View<'_>, now: Time) -> Option<Arrival> {
+        let candidate = self.candidate.as_ref().filter(|candidate| candidate.latest >= now)?;
+        let was_held = self.is_held(now);
+        let size = view.waiting.len() - self.skip;
+        if candidate.size as usize + 1 < size
+            || now + self.reach.latency(size) > view.due(self.skip)
+        {
+            // Which of them go is decided when an executor is granted, or the latest moment passes.
+            return Some(Arrival::Unchanged);
+        }
+        self.candidate = Some(self.candidate(view, now, size));
+        Some(if was_held && self.is_held(now) { Arrival::Held } else { Arrival::Changed })
+    }
+
+    /// Whether there is a candidate that gives nobody up, is not ready yet, and will be before its latest
+    /// moment: a timeout may be longer than that.
+    #[inline]
+    pub(crate) fn is_held(&self, now: Time) -> bool {
+        let held =
+            |candidate: &Candidate| now < candidate.ready && candidate.ready <= candidate.latest;
+        self.skip == 0 && self.candidate.as_ref().is_some_and(held)
+    }
+
+    /// The candidate that sends `size` requests behind those given up.
+    #[inline]
+    fn candidate(&self, view: &View<'_>, now: Time, size: usize) -> Candidate {
+        let due = view.due(self.skip);
+        let latest = due - self.reach.latency(size);
+        let frontrun = due - self.reach.latency(size + 1);
+        let (ready, urgency) = match view.rules.window {
+            Window::Deferred => (frontrun, latest),
+            Window::Eager => (now, latest),
+            Window::Timeout(timeout) => {
+                (view.waiting[self.skip].arrival + timeout.of(view.slo), latest)
+            }
+            Window::Priced => (
+                view.tuning.ready(frontrun, latest, view.pace, view.signal),
+                view.tuning.urgency(latest),
+            ),
+        };
+        Candidate { size: size as u32, ready: ready.max(now), latest, urgency }
+    }
+
+    /// How many urgent requests to give up and how many to send, were a batch decided at `now` for an
+    /// executor that is free at `free_at`.
+    #[inline]
+    pub(crate) fn gather(&self, view: &View<'_>, now: Time, free_at: Time) -> (usize, usize) {
+        let waiting = view.waiting.len();
+        if waiting == 0 {
+            return (0, 0);
+        }
+        let in_time = |size: usize, at: usize| {
+            let due = view.due(at);
+            // Inputs are fetched while the executor is busy: it need not wait for them once it is free.
+            (free_at <= now || free_at + self.profile.latency(size) <= due)
+                && now + self.reach.latency(size) <= due
+        };
+        match view.rules.gather {
+            Gather::Prefix => {
+                // Heads that only a faster class could still serve are left to it.
+                let skip = (0..waiting).find(|&at| in_time(1, at));
+                skip.map_or((0, 0), |skip| (skip, self.fits(view, now, free_at, skip)))
+            }
+            Gather::EarlyDrop => {
+                let mut heads = self.skip..waiting;
+                let skip = heads.find(|&at| in_time(self.target.min(waiting - at), at));
+                skip.map_or((0, 0), |skip| (skip, self.fits(view, now, free_at, skip)))
+            }
+            Gather::Priced => {
+                // Nearly always everything that waits fits.
+                let all = waiting.min(self.reach.max_batch());
+                if in_time(all, 0) {
+                    return (0, all);
+                }
+                let fits = |skip: usize| self.fits(view, now, free_at, skip);
+                view.tuning.gather(waiting, self.target, &self.profile, view.signal, fits)
+            }
+        }
+    }
+
+    /// How many can be sent from place `skip` on.
+    #[inline]
+    fn fits(&self, view: &View<'_>, now: Time, free_at: Time, skip: usize) -> usize {
+        let due = view.due(skip);
+        if due < now {
+            return 0;
+        }
+        let size = self.reach.largest_within_at_most(due - now, view.waiting.len() - skip);
+        if free_at <= now {
+            return size;
+        }
+        self.profile.largest_within_at_most(due - free_at, size)
+    }
+}
