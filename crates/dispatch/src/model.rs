@@ -109,7 +109,7 @@ impl ModelMachine {
     /// A request came.
     #[inline]
     pub fn arrive(&mut self, now: Time, request: Request, signal: &Signal) -> Arrival {
-        if self.pace.arrive(now) {
+        if self.pace.arrive(now, !self.is_priced()) {
             self.retune(signal);
         }
         if self.is_hopeless(now, &request) {

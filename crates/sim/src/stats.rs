@@ -40,21 +40,25 @@ pub struct ModelStats {
 }
 
 impl ModelStats {
-    pub(crate) fn answer(&mut self, request: &Request, start: Time, answered: Time) {
-        if answered <= request.deadline {
-            self.in_time += 1;
-        } else {
-            self.late += 1;
-        }
-        self.latency.add(answered - request.arrival);
-        self.queueing.add(start - request.arrival);
-    }
-
-    pub(crate) fn batch(&mut self, size: usize) {
+    /// A batch was answered.
+    #[inline]
+    pub(crate) fn answer(&mut self, batch: &[Request], answered: Time) {
+        let in_time = batch.iter().filter(|request| answered <= request.deadline).count();
+        self.in_time += in_time as u64;
+        self.late += (batch.len() - in_time) as u64;
+        let size = batch.len();
         if size >= self.batches.len() {
             self.batches.resize(size + 1, 0);
         }
         self.batches[size] += 1;
+    }
+
+    /// How long the requests of a batch that began at `start` waited, and were answered.
+    pub(crate) fn answer_times(&mut self, batch: &[Request], start: Time, answered: Time) {
+        for request in batch {
+            self.latency.add(answered - request.arrival);
+            self.queueing.add(start - request.arrival);
+        }
     }
 
     pub(crate) fn drop(&mut self, reason: DropReason) {

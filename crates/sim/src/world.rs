@@ -51,10 +51,11 @@ pub fn simulate(
         None => u64::MAX,
     };
     let limits = scenario.expected().into_iter().map(limit).collect();
-    run(scenario, Feed::live(scenario), limits, dispatcher, observer)
+    run(scenario, Feed::live(scenario), limits, true, dispatcher, observer)
 }
 
-/// The same for arrivals that were drawn before, with all rates multiplied by `factor`.
+/// The same for arrivals that were drawn before, with all rates multiplied by `factor`. Only counts are kept,
+/// no latencies.
 pub fn simulate_drawn(
     scenario: &Scenario,
     drawn: &Drawn,
@@ -65,17 +66,19 @@ pub fn simulate_drawn(
     let limit = |&count: &u64| bad_max.map_or(u64::MAX, |bad| (bad * count as f64) as u64);
     let limits = drawn.counts().iter().map(limit).collect();
     let scenario = scenario.scaled(factor);
-    run(&scenario, Feed::drawn(drawn, factor), limits, dispatcher, &mut ())
+    run(&scenario, Feed::drawn(drawn, factor), limits, false, dispatcher, &mut ())
 }
 
 fn run(
     scenario: &Scenario,
     feed: Feed<'_>,
     bad_limits: Vec<u64>,
+    keeps_times: bool,
     dispatcher: &mut impl Dispatch,
     observer: &mut impl Observer,
 ) -> Stats {
     let mut world = World::new(scenario, feed, bad_limits);
+    world.keeps_times = keeps_times;
     let mut actions = Actions::default();
     let mut step = |world: &mut World<'_>, dispatcher: &mut _, now, event| {
         handle(world, dispatcher, observer, &mut actions, now, event);
@@ -135,6 +138,8 @@ struct World<'a> {
     /// How many bad requests a model may have.
     bad_limits: Vec<u64>,
     spare: Vec<Vec<Request>>,
+    /// Whether latencies are counted.
+    keeps_times: bool,
     noise: Option<(f64, Pcg64Mcg)>,
     stats: Stats,
 }
@@ -167,6 +172,7 @@ impl<'a> World<'a> {
             next_request: 0,
             bad_limits,
             spare: Vec::new(),
+            keeps_times: true,
             noise: (scenario.noise > 0.0)
                 .then(|| (scenario.noise, Pcg64Mcg::seed_from_u64(scenario.seed ^ NOISE_STREAM))),
             stats: Stats {
@@ -288,10 +294,10 @@ impl<'a> World<'a> {
         self.stats.busy[at] += run.finish - run.start;
         let model = &mut self.stats.models[run.model.index()];
         let answered = run.finish + self.resp;
-        for request in &run.requests {
-            model.answer(request, run.start, answered);
+        model.answer(&run.requests, answered);
+        if self.keeps_times {
+            model.answer_times(&run.requests, run.start, answered);
         }
-        model.batch(run.requests.len());
         self.check_limit(run.model);
         let finish = run.finish;
         run.requests.clear();
