@@ -1,0 +1,217 @@
+//! The synthetic workloads of table 1 and figure 7, and a search that spends little on each.
+//!
+//! The paper does not say how it comes to 5,880. Our reading: every (model, SLO) of table 1 in which two batches
+//! of two fit into the SLO, 23 of them, with 6 numbers of models, 7 ratios of executors to models and 6 shapes,
+//! makes 5,796; the 35 models of table 3, once and twice each, with the same ratios and shapes, makes 84 more.
+
+use fermata_dispatch::Policy;
+use fermata_workload::Process;
+
+use super::model::{Model, find, zoo_1080ti};
+use super::pool::Pool;
+use crate::search::passes;
+
+/// One of the workloads.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// What it is, in one word: `DenseNet121-slo30-models8-ratio1.5-gamma0.1`.
+    pub name: String,
+    /// Its models, executors and arrivals.
+    pub pool: Pool,
+}
+
+/// Who takes part, the one that is compared last: the others are then measured precisely where they are near the
+/// best of themselves, whatever the last one does.
+pub const GRID_POLICIES: [&str; 13] = [
+    "deferred",
+    "eager",
+    "timeout:25%",
+    "timeout:50%",
+    "deferred-prefix",
+    "eager-prefix",
+    "shepherd",
+    "nexus",
+    "clockwork",
+    "clipper",
+    "tfserving:5ms",
+    "tfserving:10ms",
+    "fermata",
+];
+
+/// Requests of one run: some 5,000 for each of 64 models, so that its hundredth is known to a tenth.
+pub const GRID_REQUESTS: u64 = 300_000;
+
+const MODELS: [&str; 6] = ["DenseNet121", "InceptionV3", "ResNet50V2", "VGG16", "Xception", "BERT"];
+const COPIES: [usize; 6] = [8, 16, 24, 32, 48, 64];
+const RATIOS: [f64; 7] = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0];
+const SLOS_MS: [f64; 5] = [20.0, 25.0, 30.0, 40.0, 50.0];
+const SHAPES: [f64; 6] = [0.1, 0.2, 0.3, 0.5, 0.7, 1.0];
+
+/// All 5,880 workloads.
+pub fn grid() -> Vec<Workload> {
+    let zoo = zoo_1080ti();
+    let mut groups: Vec<(String, Vec<Model>)> = Vec::new();
+    for name in MODELS {
+        for slo_ms in SLOS_MS {
+            let model = find(&zoo, name).with_slo(slo_ms);
+            if 2.0 * model.latency_ms(2) > slo_ms {
+                continue;
+            }
+            for copies in COPIES {
+                groups.push((
+                    format!("{name}-slo{slo_ms}-models{copies}"),
+                    vec![model.clone(); copies],
+                ));
+            }
+        }
+    }
+    for times in [1, 2] {
+        let models = zoo.len() * times;
+        let mixed = zoo.iter().cycle().take(models).cloned().collect();
+        groups.push((format!("mixed-models{models}"), mixed));
+    }
+    let mut workloads = Vec::new();
+    for (group, models) in groups {
+        for ratio in RATIOS {
+            for shape in SHAPES {
+                let pool = Pool::new(models.clone(), (models.len() as f64 * ratio) as usize);
+                workloads.push(Workload {
+                    name: format!("{group}-ratio{ratio}-gamma{shape}"),
+                    pool: Pool { process: Process::Gamma(shape), ..pool },
+                });
+            }
+        }
+    }
+    workloads
+}
+
+/// The numbers of an even sample of so many workloads.
+pub fn sample(count: usize, all: usize) -> Vec<usize> {
+    let count = count.min(all);
+    // Half a step in: the first and last workloads are extremes of every dimension.
+    (0..count).map(|at| (2 * at + 1) * all / (2 * count)).collect()
+}
+
+/// A policy that fails at this share of the best one's goodput is out of the question: how far it is behind is
+/// told roughly.
+const NEAR: f64 = 0.97;
+const ROUGHLY: f64 = 0.05;
+const PRECISELY: f64 = 0.005;
+/// Goodputs below this share of the best are called zero.
+const NOTHING: f64 = 0.01;
+
+/// Measures those of the policies whose goodput is not known yet, and fills it in.
+pub fn measure(
+    workload: &Workload,
+    policies: &[Policy],
+    goodputs: &mut [Option<f64>],
+    requests: u64,
+    seed: u64,
+) {
+    let likely = workload.pool.likely_rate();
+    let scenario = workload.pool.scenario(likely, requests, seed);
+    let mut best = goodputs.iter().flatten().copied().fold(0.0, f64::max);
+    for (&policy, goodput) in policies.iter().zip(goodputs) {
+        if goodput.is_some() {
+            continue;
+        }
+        let passes = |rate: f64| passes(&scenario.scaled(rate / likely), policy);
+        let found = search(passes, if best > 0.0 { best } else { likely });
+        best = best.max(found);
+        *goodput = Some(found);
+    }
+}
+
+/// The highest rate that passes: precisely, if it is near `best` or above, roughly below.
+fn search(passes: impl Fn(f64) -> bool, best: f64) -> f64 {
+    if !passes(NEAR * best) {
+        let (mut high, mut low) = (NEAR * best, 0.85 * best);
+        while !passes(low) {
+            (high, low) = (low, 0.75 * low);
+            if low < NOTHING * best {
+                return 0.0;
+            }
+        }
+        return halve(passes, low, high, ROUGHLY);
+    }
+    let (mut low, mut high) = (NEAR * best, best);
+    // Steps that grow: most are near the best, the first policy may be anywhere.
+    let mut step = 1.02;
+    while passes(high) {
+        (low, high) = (high, high * step);
+        step = f64::min(step * step, 1.5);
+    }
+    halve(passes, low, high, PRECISELY)
+}
+
+fn halve(passes: impl Fn(f64) -> bool, mut low: f64, mut high: f64, precision: f64) -> f64 {
+    while high - low > precision * high {
+        let middle = (low + high) / 2.0;
+        if passes(middle) { low = middle } else { high = middle }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn there_are_5880_workloads_with_names_of_their_own() {
+        let workloads = grid();
+        assert_eq!(workloads.len(), 5880);
+        let names: BTreeSet<&str> = workloads.iter().map(|workload| &workload.name[..]).collect();
+        assert_eq!(names.len(), 5880);
+        assert_eq!(workloads.iter().filter(|w| w.name.starts_with("mixed")).count(), 84);
+        assert!(names.contains("DenseNet121-slo30-models8-ratio1.5-gamma0.1"));
+        // Table 1 orders the models from a strong batching effect to a weak one.
+        let zoo = zoo_1080ti();
+        let effects = MODELS.map(|name| find(&zoo, name).batching_effect());
+        assert!(effects.is_sorted_by(|a, b| a > b), "{effects:?}");
+    }
+
+    #[test]
+    fn samples_are_even_and_never_name_a_workload_twice() {
+        let picked = sample(300, 5880);
+        assert_eq!(picked.len(), 300);
+        assert!(picked.windows(2).all(|pair| (19..=20).contains(&(pair[1] - pair[0]))));
+        assert_eq!(sample(10_000, 5880), (0..5880).collect::<Vec<_>>());
+        assert_eq!(sample(1, 5880), [2940]);
+    }
+
+    #[test]
+    fn searches_are_precise_near_the_best_and_cheap_below_it() {
+        for (truth, precision, most) in [
+            (100.0, 0.005, 7),
+            (98.0, 0.005, 6),
+            (130.0, 0.005, 11),
+            (50.0, 0.05, 9),
+            (90.0, 0.05, 4),
+        ] {
+            let runs = Cell::new(0);
+            let found = search(
+                |rate| {
+                    runs.set(runs.get() + 1);
+                    rate <= truth
+                },
+                100.0,
+            );
+            assert!(found <= truth && found >= truth * (1.0 - 1.01 * precision), "{truth} {found}");
+            assert!(runs.get() <= most, "{truth}: {} runs", runs.get());
+        }
+        assert_eq!(search(|_| false, 100.0), 0.0);
+    }
+
+    #[test]
+    fn only_what_is_unknown_is_measured() {
+        let workload = &grid()[41];
+        let policies = ["deferred", "eager"].map(|name| name.parse().unwrap());
+        let mut goodputs = [Some(123.0), None];
+        measure(workload, &policies, &mut goodputs, 2_000, 1);
+        assert_eq!(goodputs[0], Some(123.0));
+        assert!(goodputs[1].is_some_and(|rate| rate > 0.0 && rate < 1.1 * workload.pool.bound()));
+    }
+}
