@@ -135,7 +135,7 @@ fn report(known: &[Known], all: usize, requests: u64) -> Section {
          VGG16, Xception and BERT (1080Ti) with the SLOs of table 1 in which two batches of two fit (23 pairs) x 8 to 64 models \
          x 1 to 4 GPUs a model x Gamma 0.1 to 1 makes 5,796; the 35 models of table 3 once and twice each x 7 x 6 makes 84. \
          {} requests a run, the same for all policies. Goodputs within 3 % of the best are searched to 0.5 %, lower ones to \
-         5 %.{some}",
+         5 %, those below half of it to 10 %.{some}",
         grouped(requests as f64, 0)
     ));
     section.say("### `fermata` over the best of all other policies");
@@ -296,15 +296,21 @@ fn picture(known: &[Known]) -> String {
                  x_title: &str,
                  of: fn(&Known) -> f64|
      -> Box<dyn Panel> {
-        let series = groups.iter().filter_map(|(name, prefix)| {
+        let mut ends = (1.0f64, 1.0f64);
+        let mut series = Vec::new();
+        for (name, prefix) in groups {
             let ratios = ratios_of(known, prefix, of);
-            (!ratios.is_empty()).then(|| Series::cumulative(*name, &ratios))
-        });
+            let (Some(first), Some(last)) = (ratios.first(), ratios.last()) else { continue };
+            ends = (ends.0.min(*first), ends.1.max(*last));
+            series.push(Series::cumulative(*name, &ratios));
+        }
+        // A little room around the data, and always the place where both are equal.
+        let room = 0.03 * (ends.1 - ends.0).max(0.1);
         Box::new(Lines {
             title: title.to_owned(),
-            x: Axis::fitting(x_title),
+            x: Axis::between(x_title, ends.0 - room, ends.1 + room),
             y: Axis::between("share of workloads", 0.0, 1.0),
-            series: series.collect(),
+            series,
             marks: vec![Mark::X(1.0, "equal".to_owned())],
         })
     };

@@ -12,7 +12,7 @@ pub struct Stack {
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
-    /// How far apart the values are; the first is at zero.
+    /// How long an interval is; a value is that of the whole interval and stands at its middle.
     pub step: f64,
     /// From the bottom up; all have equally many values.
     pub layers: Vec<Layer>,
@@ -22,7 +22,7 @@ pub struct Stack {
 pub struct Layer {
     /// Its colour.
     pub colour: &'static str,
-    /// How thick it is at each step.
+    /// How thick it is in each interval.
     pub values: Vec<f64>,
 }
 
@@ -41,11 +41,9 @@ impl Panel for Stack {
             // A layer that has nothing is not drawn, not even as a line.
             if layer.values.iter().any(|value| *value > 0.0) {
                 let place = |values: &[f64]| -> Vec<(f64, f64)> {
-                    let corner = |(at, value): (usize, &f64)| {
-                        let height = y.y(area, *value);
-                        [at, at + 1].map(|at| (x.x(area, at as f64 * self.step), height))
-                    };
-                    values.iter().enumerate().flat_map(corner).collect()
+                    let middle = |at: usize| x.x(area, (at as f64 + 0.5) * self.step);
+                    let corner = |(at, value): (usize, &f64)| (middle(at), y.y(area, *value));
+                    values.iter().enumerate().map(corner).collect()
                 };
                 let mut outline = place(&top);
                 outline.extend(place(&below).into_iter().rev());

@@ -93,10 +93,12 @@ pub fn sample(count: usize, all: usize) -> Vec<usize> {
 }
 
 /// A policy that fails at this share of the best one's goodput is out of the question: how far it is behind is
-/// told roughly.
+/// told roughly, and more roughly if it is far.
 const NEAR: f64 = 0.97;
-const ROUGHLY: f64 = 0.05;
 const PRECISELY: f64 = 0.005;
+const ROUGHLY: f64 = 0.05;
+const FAR: f64 = 0.5;
+const VERY_ROUGHLY: f64 = 0.1;
 /// Goodputs below this share of the best are called zero.
 const NOTHING: f64 = 0.01;
 
@@ -116,32 +118,59 @@ pub fn measure(
             continue;
         }
         let passes = |rate: f64| passes(&scenario.scaled(rate / likely), policy);
-        let found = search(passes, if best > 0.0 { best } else { likely });
+        let found = match best > 0.0 {
+            true => search_near(passes, best),
+            false => search_anywhere(passes, likely),
+        };
         best = best.max(found);
         *goodput = Some(found);
     }
 }
 
-/// The highest rate that passes: precisely, if it is near `best` or above, roughly below.
-fn search(passes: impl Fn(f64) -> bool, best: f64) -> f64 {
-    if !passes(NEAR * best) {
-        let (mut high, mut low) = (NEAR * best, 0.85 * best);
-        while !passes(low) {
-            (high, low) = (low, 0.75 * low);
-            if low < NOTHING * best {
-                return 0.0;
-            }
-        }
-        return halve(passes, low, high, ROUGHLY);
+/// The highest rate that passes, precisely.
+fn search_anywhere(passes: impl Fn(f64) -> bool, likely: f64) -> f64 {
+    if passes(likely) {
+        return search_above(passes, likely);
     }
-    let (mut low, mut high) = (NEAR * best, best);
-    // Steps that grow: most are near the best, the first policy may be anywhere.
-    let mut step = 1.02;
-    while passes(high) {
-        (low, high) = (high, high * step);
-        step = f64::min(step * step, 1.5);
+    let (mut low, mut high) = (0.85 * likely, likely);
+    while !passes(low) {
+        (low, high) = (0.85 * low, low);
+        if low < NOTHING * likely {
+            return 0.0;
+        }
     }
     halve(passes, low, high, PRECISELY)
+}
+
+/// The highest rate that passes: precisely, if it is near `best` or above, roughly below.
+fn search_near(passes: impl Fn(f64) -> bool, best: f64) -> f64 {
+    if passes(NEAR * best) {
+        return match passes(best) {
+            true => search_above(passes, best),
+            false => halve(passes, NEAR * best, best, PRECISELY),
+        };
+    }
+    let (mut low, mut high, mut factor) = (0.85 * best, NEAR * best, 0.8);
+    while !passes(low) {
+        (low, high) = (factor * low, low);
+        // The further behind, the longer the steps.
+        factor *= 0.8;
+        if low < NOTHING * best {
+            return 0.0;
+        }
+    }
+    let precision = if high < FAR * best { VERY_ROUGHLY } else { ROUGHLY };
+    halve(passes, low, high, precision)
+}
+
+/// The highest rate that passes, from one that does, in steps that grow: most are not far.
+fn search_above(passes: impl Fn(f64) -> bool, from: f64) -> f64 {
+    let (mut low, mut step) = (from, 1.02);
+    while passes(low * step) {
+        low *= step;
+        step = f64::min(step * step, 1.5);
+    }
+    halve(passes, low, low * step, PRECISELY)
 }
 
 fn halve(passes: impl Fn(f64) -> bool, mut low: f64, mut high: f64, precision: f64) -> f64 {
@@ -185,24 +214,26 @@ mod tests {
     #[test]
     fn searches_are_precise_near_the_best_and_cheap_below_it() {
         for (truth, precision, most) in [
-            (100.0, 0.005, 7),
+            (100.0, 0.005, 6),
             (98.0, 0.005, 6),
-            (130.0, 0.005, 11),
-            (50.0, 0.05, 9),
+            (130.0, 0.005, 12),
             (90.0, 0.05, 4),
+            (60.0, 0.05, 8),
+            (20.0, 0.1, 9),
         ] {
             let runs = Cell::new(0);
-            let found = search(
-                |rate| {
-                    runs.set(runs.get() + 1);
-                    rate <= truth
-                },
-                100.0,
-            );
+            let passes = |rate: f64| {
+                runs.set(runs.get() + 1);
+                rate <= truth
+            };
+            let found = search_near(passes, 100.0);
             assert!(found <= truth && found >= truth * (1.0 - 1.01 * precision), "{truth} {found}");
             assert!(runs.get() <= most, "{truth}: {} runs", runs.get());
+            let first = search_anywhere(passes, 100.0);
+            assert!(first <= truth && first >= truth * 0.9949, "{truth} {first}");
         }
-        assert_eq!(search(|_| false, 100.0), 0.0);
+        assert_eq!(search_near(|_| false, 100.0), 0.0);
+        assert_eq!(search_anywhere(|_| false, 100.0), 0.0);
     }
 
     #[test]

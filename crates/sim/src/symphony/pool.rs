@@ -1,7 +1,7 @@
 //! A pool of executors with its models, the load on it, and the most that staggered execution could do.
 
 use fermata_core::{ClassId, Profile, Span};
-use fermata_dispatch::{Network, staggered_batch};
+use fermata_dispatch::Network;
 use fermata_workload::{Gaps, Popularity, Process, Rate};
 
 use super::model::Model;
@@ -78,10 +78,11 @@ impl Pool {
     }
 
     /// The highest rate of staggered execution (Symphony 3.3, equations 1 and 2). Each model's batch is the
-    /// largest with which `l(b)` and the wait `b / rate` for its last request fit into the SLO; all of them
-    /// together may take the time of all executors. For one model on `N` executors that is
-    /// `(1 + 1/N) l(b) <= SLO` at the rate `N b / l(b)`. Arrivals at random do worse; the hundredth that may
-    /// be lost lets them do a little better.
+    /// largest with which `l(b)` and the wait of its first request for its last fit into the SLO; all of them
+    /// together may take the time of all executors. For one model on `N` executors that is the paper's
+    /// `(1 + 1/N) l(b) <= SLO` at the rate `N b / l(b)`, except that the wait ends with the last arrival. It is
+    /// a bound for regular arrivals: random ones mostly do worse, but the hundredth that may be lost, and bursts
+    /// that fill large batches at once, let them do a little better now and then.
     pub fn bound(&self) -> f64 {
         let reaches: Vec<Option<Reach>> =
             self.models.iter().map(|model| Reach::new(model, self.network)).collect();
@@ -130,8 +131,21 @@ impl Reach {
 
     /// How many executors this rate keeps busy in staggered execution.
     pub fn demand(&self, rate: f64) -> f64 {
-        let batch = staggered_batch(&self.reach, self.budget, rate / 1e9);
-        rate * self.profile.cost(batch) / 1e9
+        rate * self.profile.cost(self.batch(rate)) / 1e9
+    }
+
+    /// The largest batch whose first request can wait for its last; at least one.
+    fn batch(&self, rate: f64) -> usize {
+        let fits = |size: usize| {
+            let wait_ns = (size - 1) as f64 / rate * 1e9;
+            self.reach.latency(size).0 as f64 + wait_ns <= self.budget.0 as f64
+        };
+        let (mut low, mut high) = (1, self.reach.max_batch());
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if fits(middle) { low = middle } else { high = middle - 1 }
+        }
+        low
     }
 }
 
