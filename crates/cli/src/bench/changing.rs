@@ -49,7 +49,7 @@ pub(super) fn figure15(bench: &Bench<'_>) -> anyhow::Result<Section> {
 }
 
 /// About what all GPUs serve in a second, averaged over the day: only for choosing how long the day is.
-const DAY_RATE: f64 = 130_000.0;
+const DAY_RATE: f64 = 300_000.0;
 
 /// A minute so short that the day has about as many requests as wanted.
 fn minute_for(requests: u64, counts: &Counts) -> f64 {

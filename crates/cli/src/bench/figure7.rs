@@ -29,13 +29,7 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     }
     let workloads = grid();
     if !bench.args.report {
-        let count = match (bench.args.workloads, bench.args.quick) {
-            (Some(count), _) => count as usize,
-            (None, true) => SAMPLE,
-            (None, false) => workloads.len(),
-        };
-        let chosen: Vec<&Workload> =
-            sample(count, workloads.len()).into_iter().map(|at| &workloads[at]).collect();
+        let chosen = choose(bench, &workloads, &rows);
         fill(&bench.lab(), requests, &store, &mut rows, &chosen)?;
     }
     let known: Vec<Known> =
@@ -45,6 +39,19 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
         return Err(InputError::Argument { name: "--report", reason }.into());
     }
     Ok(report(&known, workloads.len(), requests))
+}
+
+/// What is stored, if a policy is to be measured again; else all workloads, or an even sample.
+fn choose<'a>(bench: &Bench<'_>, workloads: &'a [Workload], rows: &Rows) -> Vec<&'a Workload> {
+    if bench.args.refresh.is_some() {
+        return workloads.iter().filter(|workload| rows.contains_key(&workload.name)).collect();
+    }
+    let count = match (bench.args.workloads, bench.args.quick) {
+        (Some(count), _) => count as usize,
+        (None, true) => SAMPLE,
+        (None, false) => workloads.len(),
+    };
+    sample(count, workloads.len()).into_iter().map(|at| &workloads[at]).collect()
 }
 
 fn forget(rows: &mut Rows, policy: &str) -> Result<(), InputError> {

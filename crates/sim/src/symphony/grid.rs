@@ -111,6 +111,7 @@ pub fn measure(
     seed: u64,
 ) {
     let likely = workload.pool.likely_rate();
+    let requests = requests.max(workload.pool.requests_min());
     let scenario = workload.pool.scenario(likely, requests, seed);
     let mut best = goodputs.iter().flatten().copied().fold(0.0, f64::max);
     for (&policy, goodput) in policies.iter().zip(goodputs) {

@@ -26,7 +26,7 @@ impl Effort {
 
     /// Requests of a run on this pool.
     pub fn requests_on(&self, pool: &Pool) -> u64 {
-        self.requests.max((self.seconds * pool.bound()) as u64)
+        self.requests.max((self.seconds * pool.bound()) as u64).max(pool.requests_min())
     }
 }
 
@@ -153,5 +153,8 @@ pub(super) mod tests {
         let effort = Effort { requests: 1000, seconds: 2.0 };
         assert_eq!(effort.requests_on(&Pool::alike(&Model::resnet50(25.0), 1, 8)), 11678);
         assert_eq!(effort.requests_on(&Pool::alike(&Model::resnet50(20.0), 1, 1)), 1000);
+        let wide = Pool::alike(&Model::resnet50(100.0), 20, 512);
+        let few = Effort { requests: 1, seconds: 0.0 };
+        assert_eq!(few.requests_on(&wide), (0.5 * wide.bound()) as u64);
     }
 }

@@ -28,6 +28,9 @@ const TABLE_MAX: usize = 1 << 20;
 /// A search that looks around this share of the bound seldom looks far.
 const LIKELY_SHARE: f64 = 0.85;
 
+/// A run is at least so many of the longest SLOs long: what waits at its end is then a small part.
+const SLOS_MIN: f64 = 5.0;
+
 impl Pool {
     /// Equally popular models under Poisson arrivals, the executors next to the dispatcher.
     pub fn new(models: Vec<Model>, executors: usize) -> Self {
@@ -50,6 +53,13 @@ impl Pool {
         let bound = self.bound();
         // Where nothing can be served in time, some rate must still be asked for.
         if bound > 0.0 { LIKELY_SHARE * bound } else { self.executors as f64 }
+    }
+
+    /// The fewest requests that say anything: in a shorter run the executors could serve all of them in time at
+    /// any rate.
+    pub fn requests_min(&self) -> u64 {
+        let slo_ms = self.models.iter().map(|model| model.slo_ms).fold(0.0, f64::max);
+        (SLOS_MIN * slo_ms / 1e3 * self.bound()) as u64
     }
 
     /// A run of so many requests at a total rate, from gaps drawn here: clones share them, so that policies
