@@ -11,20 +11,29 @@ const WIDTH: f64 = 1200.0;
 const GOODPUT: &str = "goodput (requests/s)";
 
 /// Everyone.
-pub(super) const ALL: [&str; 9] = [
+pub(super) const ALL: [&str; 10] = [
     "clockwork",
     "shepherd",
     "nexus",
     "clipper",
     "tfserving",
     "eager",
+    "eager-prefix",
     "timeout:25%",
     "deferred",
     "fermata",
 ];
 /// Those that can be near the best.
-const STRONG: [&str; 7] =
-    ["clockwork", "shepherd", "nexus", "eager", "timeout:25%", "deferred", "fermata"];
+const STRONG: [&str; 8] = [
+    "clockwork",
+    "shepherd",
+    "nexus",
+    "eager",
+    "eager-prefix",
+    "timeout:25%",
+    "deferred",
+    "fermata",
+];
 
 pub(super) fn figure(title: &str, subtitle: &str, rows: Vec<(f64, Vec<Box<dyn Panel>>)>) -> String {
     let rows = rows.into_iter().map(|(height, panels)| Row { height, panels }).collect();
@@ -62,8 +71,8 @@ pub(super) fn table2(bench: &Bench<'_>) -> anyhow::Result<Section> {
         bars.groups = vec![String::new()];
         bars.series
             .insert(2, BarSeries { name: "Symphony (paper)".to_owned(), values: vec![printed] });
-        // One colour each: the weakest makes room for the paper.
-        bars.series.retain(|series| series.name != "tfserving");
+        // There are colours for eight.
+        bars.series.retain(|series| series.name != "eager");
         Box::new(bars)
     });
     let svg = figure("Single models on 8 GPUs", "table 2", vec![(340.0, panels.collect())]);
@@ -268,14 +277,16 @@ pub(super) fn figure13(bench: &Bench<'_>) -> anyhow::Result<Section> {
     }
     section.say(said.join("\n"));
     section.say(matrix.findings());
-    let panels = matrix.curves("GPUs", GOODPUT);
+    let mut panels = matrix.curves("GPUs", GOODPUT);
+    panels.extend(matrix.per_executor().curves("GPUs", "goodput per GPU (requests/s)"));
     let svg = figure("Goodput by number of GPUs", "figure 13, right", vec![(380.0, panels)]);
     section.show("figure13", "goodput by number of GPUs", svg);
     Ok(section)
 }
 
 pub(super) fn figure14(bench: &Bench<'_>) -> anyhow::Result<Section> {
-    let policies = ["clockwork", "shepherd", "nexus", "eager", "deferred", "fermata"];
+    let policies =
+        ["clockwork", "shepherd", "nexus", "eager", "eager-prefix", "deferred", "fermata"];
     let matrix = Matrix::measure(&bench.lab(), symphony::figure14(), &policies);
     let mut section = Section::default();
     section.say(

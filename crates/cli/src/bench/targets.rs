@@ -19,10 +19,13 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let lab = bench.thorough_lab();
     let mut section = Section::default();
     let effort = lab.effort;
+    let seconds = match effort.seconds > 0.0 {
+        true => format!(" and {:.0} simulated seconds", effort.seconds),
+        false => String::new(),
+    };
     section.say(format!(
-        "Goodputs from runs of at least {} requests and {:.0} simulated seconds, searched to 0.5 %.",
-        grouped(effort.requests as f64, 0),
-        effort.seconds
+        "Goodputs from runs of at least {} requests{seconds}, searched to 0.5 %.",
+        grouped(effort.requests as f64, 0)
     ));
     section.say(goodputs(&lab));
 
@@ -115,8 +118,9 @@ fn goodputs(lab: &Lab<'_>) -> String {
         "at least",
         "bound",
     ]);
-    for target in targets() {
-        let found = lab.goodputs(&target.pool, &contenders);
+    let targets = targets();
+    let pools: Vec<&Pool> = targets.iter().map(|target| &target.pool).collect();
+    for (target, found) in targets.iter().zip(lab.goodputs_on(&pools, &contenders)) {
         let number = |value: f64| if value > 0.0 { grouped(value, 0) } else { "-".to_owned() };
         let [deferred, fermata] = [0, 1].map(|at| mark(found[at + 1], target.at_least[at], 0));
         table.add([

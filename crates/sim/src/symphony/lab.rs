@@ -1,5 +1,7 @@
 //! How thoroughly experiments are measured, and the measuring that most of them share.
 
+use std::sync::OnceLock;
+
 use fermata_dispatch::Policy;
 
 use super::pool::Pool;
@@ -81,13 +83,24 @@ impl Lab<'_> {
 
     /// The goodput of each policy on a pool.
     pub fn goodputs(&self, pool: &Pool, contenders: &[Contender]) -> Vec<f64> {
-        let scenario = self.scenario(pool);
-        let search = Search { guess: Some(scenario.rate()), ..Search::default() };
-        let hopeless = pool.bound() == 0.0;
-        self.spread(contenders, |contender| match hopeless {
-            true => 0.0,
-            false => goodput(&scenario, contender.policy, search),
-        })
+        self.goodputs_on(&[pool], contenders).pop().unwrap_or_default()
+    }
+
+    /// The goodput of each policy (inner) on each pool (outer): all searches are spread over the threads at once.
+    pub fn goodputs_on(&self, pools: &[&Pool], contenders: &[Contender]) -> Vec<Vec<f64>> {
+        let prepared: Vec<OnceLock<Scenario>> = pools.iter().map(|_| OnceLock::new()).collect();
+        let jobs: Vec<(usize, Policy)> = (0..pools.len())
+            .flat_map(|pool| contenders.iter().map(move |contender| (pool, contender.policy)))
+            .collect();
+        let found = self.spread(&jobs, |&(at, policy)| {
+            if pools[at].bound() == 0.0 {
+                return 0.0;
+            }
+            let scenario = prepared[at].get_or_init(|| self.scenario(pools[at]));
+            let search = Search { guess: Some(scenario.rate()), ..Search::default() };
+            goodput(scenario, policy, search)
+        });
+        found.chunks(contenders.len().max(1)).map(<[f64]>::to_vec).collect()
     }
 
     /// The goodput of each policy, with what happens at exactly that rate. `None`, where there is no goodput.
