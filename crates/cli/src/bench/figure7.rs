@@ -160,6 +160,7 @@ fn report(known: &[Known], all: usize, requests: u64) -> Section {
         table.add(quantile_row(&format!("fermata / {policy}"), &over(policy)));
     }
     section.say(table.markdown());
+    section.say("∞: the other policy serves nothing in time.");
     let below = |limit: f64| ratios.iter().filter(|ratio| **ratio < limit).count();
     section.say(format!(
         "Of {} workloads {} are below 0.98, {} below 0.99 and {} below 1.0.",
@@ -181,7 +182,10 @@ fn report(known: &[Known], all: usize, requests: u64) -> Section {
 
 fn quantile_row(what: &str, sorted: &[f64]) -> Vec<String> {
     let shares = [0.0, 0.01, 0.05, 0.1, 0.5, 0.9, 1.0];
-    let cell = |share| format!("{:.3}", quantile(sorted, share));
+    let cell = |share| match quantile(sorted, share) {
+        endless if endless.is_infinite() => "∞".to_owned(),
+        ratio => format!("{ratio:.3}"),
+    };
     [what.to_owned()].into_iter().chain(shares.map(cell)).collect()
 }
 

@@ -85,11 +85,17 @@ pub fn grid() -> Vec<Workload> {
     workloads
 }
 
-/// The numbers of an even sample of so many workloads.
+/// The numbers of an even sample of so many workloads: one from each stretch of equal length.
 pub fn sample(count: usize, all: usize) -> Vec<usize> {
     let count = count.min(all);
-    // Half a step in: the first and last workloads are extremes of every dimension.
-    (0..count).map(|at| (2 * at + 1) * all / (2 * count)).collect()
+    // The workloads repeat with a period of 42 (ratios and shapes), and a constant step would meet few of those.
+    // Multiples of the golden ratio wander evenly through the stretches.
+    let within = |at: usize| (0.5 + at as f64 * 0.618_033_988_749_895).fract();
+    let number = |at: usize| ((at as f64 + within(at)) * all as f64 / count as f64) as usize;
+    let mut numbers: Vec<usize> = (0..count).map(number).collect();
+    // Stretches of little more than one workload can share one.
+    numbers.dedup();
+    numbers
 }
 
 /// A policy that fails at this share of the best one's goodput is out of the question: how far it is behind is
@@ -207,9 +213,14 @@ mod tests {
     fn samples_are_even_and_never_name_a_workload_twice() {
         let picked = sample(300, 5880);
         assert_eq!(picked.len(), 300);
-        assert!(picked.windows(2).all(|pair| (19..=20).contains(&(pair[1] - pair[0]))));
+        assert!(picked.windows(2).all(|pair| pair[0] < pair[1]));
+        let in_its_stretch = |(at, number): (usize, &usize)| number.abs_diff(at * 98 / 5) <= 20;
+        assert!(picked.iter().enumerate().all(in_its_stretch));
+        let settings: BTreeSet<usize> = picked.iter().map(|number| number % 42).collect();
+        assert_eq!(settings.len(), 42, "every ratio with every shape");
         assert_eq!(sample(10_000, 5880), (0..5880).collect::<Vec<_>>());
         assert_eq!(sample(1, 5880), [2940]);
+        assert!(sample(5000, 5880).is_sorted_by(|a, b| a < b));
     }
 
     #[test]
