@@ -4,6 +4,7 @@
 //! anything is written, and an error is printed once, in one line.
 
 mod args;
+mod bench;
 pub mod chart;
 mod input;
 mod output;
@@ -26,6 +27,7 @@ pub fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let result = match &args.command {
+        Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),
     };
     let Err(error) = result else { return ExitCode::SUCCESS };

@@ -10,6 +10,7 @@ mod histogram;
 mod scenario;
 mod search;
 mod stats;
+pub mod symphony;
 mod world;
 
 pub use check::{Checker, Log, Promises};

@@ -121,6 +121,14 @@ impl Svg {
         ));
     }
 
+    pub(super) fn polygon(&mut self, corners: &[(f64, f64)], fill: &str) {
+        let mut list = String::new();
+        for (x, y) in corners {
+            let _ = write!(list, "{x:.1},{y:.1} ");
+        }
+        self.element(format_args!("<polygon points=\"{}\" fill=\"{fill}\"/>", list.trim_end()));
+    }
+
     pub(super) fn circle(&mut self, centre: (f64, f64), radius: f64, fill: &str) {
         let (x, y) = centre;
         self.element(format_args!(

@@ -1,0 +1,64 @@
+//! Where and how numbers came about: command, commit, machine, seed, time.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use super::SymphonyArgs;
+
+/// What is the same for all sections of one call.
+pub(super) struct Machine {
+    command: String,
+    commit: String,
+    processor: String,
+    cores: usize,
+}
+
+impl Machine {
+    /// This machine, commit and command line.
+    pub(super) fn this() -> Self {
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            command: format!("fermata {}", arguments.join(" ")),
+            commit: commit().unwrap_or_else(|| "unknown".to_owned()),
+            processor: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cores,
+        }
+    }
+
+    /// The last lines of a section.
+    pub(super) fn provenance(&self, args: &SymphonyArgs, took: Duration) -> String {
+        let Self { command, commit, processor, cores } = self;
+        let seconds = took.as_secs_f64();
+        let took = match seconds < 120.0 {
+            true => format!("{seconds:.1} s"),
+            false => format!("{:.1} min", seconds / 60.0),
+        };
+        format!(
+            "\n<sub>`{command}` · commit {commit} · {processor}, {cores} cores · seed {} · {took}</sub>\n",
+            args.seed
+        )
+    }
+}
+
+/// The commit of the working directory; `-dirty` where the program or its data differ from it.
+fn commit() -> Option<String> {
+    let head = git(&["rev-parse", "--short", "HEAD"])?;
+    // Results are written while this runs: they do not make a commit another one.
+    let sources = [":/crates", ":/data", ":/Cargo.toml", ":/Cargo.lock"];
+    let changes = git(&[&["status", "--porcelain", "--"][..], &sources[..]].concat())?;
+    Some(if changes.is_empty() { head } else { format!("{head}-dirty") })
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+fn processor() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
