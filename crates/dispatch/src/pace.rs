@@ -21,9 +21,11 @@ const FIRST_OCTAVE: u32 = 10;
 /// The histogram halves its counts when it has this many: it remembers about the last thousand gaps.
 const GAPS_MAX: u32 = 1024;
 
-/// A patience is taken over the usual one if its gain is larger by this share of what an arrival is worth:
-/// less may be an accident of the gaps that were seen.
-const CLEARLY: f64 = 0.1;
+/// Where not to hold is the rule, some time is held if that gains this share of what an arrival is worth; where
+/// to hold is the rule, it ends before frontrun if that gains that much. Less may be an accident of the gaps that were
+/// seen, and to give up holding by mistake costs more than to hold.
+const GAIN_TO_HOLD: f64 = 0.1;
+const GAIN_TO_STOP: f64 = 0.25;
 
 /// The arrivals of one model, summarised.
 #[derive(Clone, Debug)]
@@ -130,14 +132,14 @@ impl Pace {
     /// then, unless to stop earlier is clearly better.
     pub fn patience_from_forever(&self, saving: f64, price: f64) -> Span {
         let (patience, gain, forever) = self.best_patience(saving, price);
-        if gain - forever < CLEARLY * saving { Span::MAX } else { patience }
+        if gain - forever < GAIN_TO_STOP * saving { Span::MAX } else { patience }
     }
 
     /// How long after an arrival to hold for the next one, where not to hold is the rule: not at all,
     /// unless to hold for some time is clearly better.
     pub fn patience_from_none(&self, saving: f64, price: f64) -> Span {
         let (patience, gain, _) = self.best_patience(saving, price);
-        if gain < CLEARLY * saving { Span::ZERO } else { patience }
+        if gain < GAIN_TO_HOLD * saving { Span::ZERO } else { patience }
     }
 
     /// The `t` that maximises `saving P(gap <= t) - price E[min(gap, t)]`, the maximum, and its value for

@@ -35,7 +35,12 @@ pub fn passes(scenario: &Scenario, policy: Policy) -> bool {
 }
 
 /// The same for arrivals that were drawn before, with all rates multiplied by `factor`.
-fn passes_drawn(scenario: &Scenario, drawn: &Drawn, factor: f64, policy: Policy) -> bool {
+pub(crate) fn passes_drawn(
+    scenario: &Scenario,
+    drawn: &Drawn,
+    factor: f64,
+    policy: Policy,
+) -> bool {
     let mut dispatcher = policy.dispatcher(scenario.network);
     is_good(&simulate_drawn(scenario, drawn, factor, &mut dispatcher, Some(BAD_MAX)))
 }

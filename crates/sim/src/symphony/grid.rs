@@ -9,7 +9,8 @@ use fermata_workload::Process;
 
 use super::model::{Model, find, zoo_1080ti};
 use super::pool::Pool;
-use crate::search::passes;
+use crate::feed::Drawn;
+use crate::search::passes_drawn;
 
 /// One of the workloads.
 #[derive(Clone, Debug)]
@@ -119,12 +120,13 @@ pub fn measure(
     let likely = workload.pool.likely_rate();
     let requests = requests.max(workload.pool.requests_min());
     let scenario = workload.pool.scenario(likely, requests, seed);
+    let drawn = Drawn::new(&scenario);
     let mut best = goodputs.iter().flatten().copied().fold(0.0, f64::max);
     for (&policy, goodput) in policies.iter().zip(goodputs) {
         if goodput.is_some() {
             continue;
         }
-        let passes = |rate: f64| passes(&scenario.scaled(rate / likely), policy);
+        let passes = |rate: f64| passes_drawn(&scenario, &drawn, rate / likely, policy);
         let found = match best > 0.0 {
             true => search_near(passes, best),
             false => search_anywhere(passes, likely),
