@@ -79,12 +79,6 @@ impl FromStr for Policy {
             "fermata" if gather == Gather::EarlyDrop => Ok(Self::FERMATA),
             "deferred" => rules(Window::Deferred),
             "eager" => rules(Window::Eager),
-            "held" => Ok(Self::Rules(Rules { window: Window::Priced, gather: Gather::EarlyDrop })),
-            "fprefix" => Ok(Self::Rules(Rules { window: Window::Priced, gather: Gather::Prefix })),
-            "dpriced" => {
-                Ok(Self::Rules(Rules { window: Window::Deferred, gather: Gather::Priced }))
-            }
-            "epriced" => Ok(Self::Rules(Rules { window: Window::Eager, gather: Gather::Priced })),
             _ => {
                 let timeout = name.strip_prefix("timeout:").and_then(parse_timeout);
                 rules(Window::Timeout(timeout.ok_or_else(|| unknown(text))?))

@@ -29,6 +29,16 @@ impl Drawn {
         drawn
     }
 
+    /// The first `requests` of them.
+    pub fn first(&self, requests: usize) -> Self {
+        let arrivals = self.arrivals[..requests.min(self.arrivals.len())].to_vec();
+        let mut counts = vec![0; self.counts.len()];
+        for &(_, model) in &arrivals {
+            counts[model as usize] += 1;
+        }
+        Self { arrivals, counts }
+    }
+
     /// How many requests each model gets.
     pub fn counts(&self) -> &[u64] {
         &self.counts

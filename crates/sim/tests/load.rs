@@ -29,7 +29,6 @@ fn fermata_has_a_flat_top() {
 }
 
 #[test]
-#[ignore = "its price of idle time is still being tuned"]
 fn fermata_is_proportional() {
     Sweep::of("fermata").is_proportional(0.1);
 }

@@ -106,6 +106,8 @@ const PRECISELY: f64 = 0.005;
 const ROUGHLY: f64 = 0.05;
 const FAR: f64 = 0.5;
 const VERY_ROUGHLY: f64 = 0.1;
+/// A rough search runs this part of the requests.
+const ROUGH_PART: u64 = 4;
 /// Goodputs below this share of the best are called zero.
 const NOTHING: f64 = 0.01;
 
@@ -121,14 +123,17 @@ pub fn measure(
     let requests = requests.max(workload.pool.requests_min());
     let scenario = workload.pool.scenario(likely, requests, seed);
     let drawn = Drawn::new(&scenario);
+    // How far somebody is behind is told roughly, so a part of the run is enough for that.
+    let part = drawn.first((requests / ROUGH_PART) as usize);
     let mut best = goodputs.iter().flatten().copied().fold(0.0, f64::max);
     for (&policy, goodput) in policies.iter().zip(goodputs) {
         if goodput.is_some() {
             continue;
         }
         let passes = |rate: f64| passes_drawn(&scenario, &drawn, rate / likely, policy);
+        let passes_part = |rate: f64| passes_drawn(&scenario, &part, rate / likely, policy);
         let found = match best > 0.0 {
-            true => search_near(passes, best),
+            true => search_near(passes, passes_part, best),
             false => search_anywhere(passes, likely),
         };
         best = best.max(found);
@@ -151,8 +156,8 @@ fn search_anywhere(passes: impl Fn(f64) -> bool, likely: f64) -> f64 {
     halve(passes, low, high, PRECISELY)
 }
 
-/// The highest rate that passes: precisely, if it is near `best` or above, roughly below.
-fn search_near(passes: impl Fn(f64) -> bool, best: f64) -> f64 {
+/// The highest rate that passes: precisely, if it is near `best` or above, roughly and by a part of the run below.
+fn search_near(passes: impl Fn(f64) -> bool, passes_part: impl Fn(f64) -> bool, best: f64) -> f64 {
     if passes(NEAR * best) {
         return match passes(best) {
             true => search_above(passes, best),
@@ -160,7 +165,7 @@ fn search_near(passes: impl Fn(f64) -> bool, best: f64) -> f64 {
         };
     }
     let (mut low, mut high, mut factor) = (0.85 * best, NEAR * best, 0.8);
-    while !passes(low) {
+    while !passes_part(low) {
         (low, high) = (factor * low, low);
         // The further behind, the longer the steps.
         factor *= 0.8;
@@ -169,7 +174,7 @@ fn search_near(passes: impl Fn(f64) -> bool, best: f64) -> f64 {
         }
     }
     let precision = if high < FAR * best { VERY_ROUGHLY } else { ROUGHLY };
-    halve(passes, low, high, precision)
+    halve(passes_part, low, high, precision)
 }
 
 /// The highest rate that passes, from one that does, in steps that grow: most are not far.
@@ -240,13 +245,13 @@ mod tests {
                 runs.set(runs.get() + 1);
                 rate <= truth
             };
-            let found = search_near(passes, 100.0);
+            let found = search_near(passes, passes, 100.0);
             assert!(found <= truth && found >= truth * (1.0 - 1.01 * precision), "{truth} {found}");
             assert!(runs.get() <= most, "{truth}: {} runs", runs.get());
             let first = search_anywhere(passes, 100.0);
             assert!(first <= truth && first >= truth * 0.9949, "{truth} {first}");
         }
-        assert_eq!(search_near(|_| false, 100.0), 0.0);
+        assert_eq!(search_near(|_| false, |_| false, 100.0), 0.0);
         assert_eq!(search_anywhere(|_| false, 100.0), 0.0);
     }
 
