@@ -141,7 +141,8 @@ impl Lane {
                 if in_time(all, 0) {
                     return (0, all);
                 }
-                let fits = |skip: usize| self.fits(view, now, free_at, skip);
+                let fits =
+                    |skip: usize, later: Span| self.fits(view, now + later, free_at + later, skip);
                 view.tuning.gather(waiting, self.target, &self.profile, view.signal, fits)
             }
         }

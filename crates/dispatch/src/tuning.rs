@@ -13,6 +13,9 @@ const TOLERANCE_MIN: f64 = 0.04;
 const TOLERANCE_MAX: f64 = 0.2;
 /// The least tolerance is gone when the load exceeds the pool by this share: then only throughput counts.
 const OVERLOAD: f64 = 0.2;
+/// The capacity, in requests, that may be wasted to save one request: less than one, since it is missing for
+/// everybody who waits behind.
+const WASTE_FOR_ONE: f64 = 0.5;
 /// Holding is for companions: with less than this many expected before the latest moment, none are waited for.
 const COMPANIONS_MIN: f64 = 0.5;
 /// The share of lost requests remembers about the last five hundred.
@@ -94,16 +97,18 @@ impl Tuning {
         self.advance = Span((self.ahead * slo.0 as f64) as u64);
     }
 
-    /// How many urgent requests to give up, and how many to send. `fits(skip)` says how many can be
-    /// sent without the first `skip` of `waiting`; `target` is the batch of a staggered execution.
+    /// How many urgent requests to give up, and how many to send. `fits_after(skip, later)` says how many
+    /// can be sent so much later without the first `skip` of `waiting`; `target` is the batch of a staggered
+    /// execution.
     pub(crate) fn gather(
         &self,
         waiting: usize,
         target: usize,
         profile: &Profile,
         signal: &Signal,
-        fits: impl Fn(usize) -> usize,
+        fits_after: impl Fn(usize, Span) -> usize,
     ) -> (usize, usize) {
+        let fits = |skip: usize| fits_after(skip, Span::ZERO);
         // Fewer are left with every one given up, and more of those left fit: the largest batch is where
         // the two meet.
         let meeting = first_where(0, waiting, |skip| fits(skip) >= waiting - skip);
@@ -117,6 +122,17 @@ impl Tuning {
         let limit = profile.cost(gathered) * (1.0 + tolerance);
         let enough = first_where(1, gathered, |size| profile.cost(size) <= limit).min(target);
         let skip = first_where(0, meeting, |skip| fits(skip) >= enough);
+        // To give nobody up wastes executor time on a small batch. It is the better choice if those left
+        // behind can still go with the next executor, and what is wasted is less than what is saved.
+        let first = fits(0);
+        let wasted = profile.latency(first.max(1)).0 as f64 / profile.cost(gathered) - first as f64;
+        let left = enough.min(waiting - first);
+        if first > 0
+            && wasted <= WASTE_FOR_ONE * skip as f64
+            && (left == 0 || fits_after(first, signal.turn) >= left)
+        {
+            return (0, first);
+        }
         (skip, if skip < waiting { fits(skip) } else { 0 })
     }
 }
@@ -164,18 +180,24 @@ mod tests {
 
     #[test]
     fn nothing_is_given_up_for_a_batch_that_is_hardly_cheaper() {
-        // Twelve wait; the first allows eight, and every one given up allows one more.
-        let fits = |skip: usize| (8 + skip).min(12 - skip);
+        // Twelve wait; the first allows eight, and every one given up allows one more. Later, none is in time.
+        let fits = |skip: usize, later: Span| match later {
+            Span::ZERO => (8 + skip).min(12 - skip),
+            _ => 0,
+        };
         let tuning = Tuning::default();
-        let slack = Signal { load: 0.8, ..Signal::default() };
+        let slack = Signal { load: 0.8, turn: Span(1), ..Signal::default() };
         assert_eq!(tuning.gather(12, 12, &profile(), &slack, fits), (0, 8));
-        let overload = Signal { load: 1.5, ..Signal::default() };
+        let overload = Signal { load: 1.5, ..slack };
         assert_eq!(tuning.gather(12, 12, &profile(), &overload, fits), (2, 10));
         assert_eq!(
             tuning.gather(12, 9, &profile(), &overload, fits),
             (1, 9),
             "the target is enough"
         );
+        let fits = |skip: usize, _| (8 + skip).min(12 - skip);
+        let kept = tuning.gather(12, 12, &profile(), &overload, fits);
+        assert_eq!(kept, (0, 8), "the other four can go with the next executor");
     }
 
     #[test]
