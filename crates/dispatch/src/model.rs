@@ -117,10 +117,10 @@ impl ModelMachine {
         }
         if !self.queue.push(request) {
             self.forget_skips();
-        } else if let [lane] = &mut self.lanes[..] {
-            if let Some(arrival) = lane.join(&view!(self, signal), now) {
-                return arrival;
-            }
+        } else if let [lane] = &mut self.lanes[..]
+            && let Some(arrival) = lane.join(&view!(self, signal), now)
+        {
+            return arrival;
         }
         self.form(now, signal);
         Arrival::Changed
