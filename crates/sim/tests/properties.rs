@@ -15,15 +15,12 @@ use fermata_sim::{Checker, Log, Observer, Promises, Run};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-const POLICIES: [&str; 11] = [
+const POLICIES: [&str; 8] = [
     "deferred",
     "deferred-prefix",
-    "dpriced",
     "eager",
     "eager-prefix",
-    "epriced",
     "fermata",
-    "held",
     "timeout:10%",
     "timeout:3ms-prefix",
     "timeout:40%-prefix",

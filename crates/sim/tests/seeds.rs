@@ -15,15 +15,17 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 /// Every name that `Policy` knows, and what it promises.
-const POLICIES: [(&str, Promises); 12] = [
+const POLICIES: [(&str, Promises); 14] = [
+    ("clipper", Promises::NONE),
+    ("clockwork", Promises::NONE),
     ("deferred", Promises::EARLY_DROP),
     ("deferred-prefix", Promises::ALL),
-    ("dpriced", Promises::EARLY_DROP),
     ("eager", Promises::EARLY_DROP),
     ("eager-prefix", Promises::ALL),
-    ("epriced", Promises::EARLY_DROP),
     ("fermata", Promises::EARLY_DROP),
-    ("held", Promises::EARLY_DROP),
+    ("nexus", Promises::NONE),
+    ("shepherd", Promises::NONE),
+    ("tfserving", Promises::NONE),
     ("timeout:20%", Promises::EARLY_DROP),
     ("timeout:20%-prefix", Promises::ALL),
     ("timeout:4ms", Promises::EARLY_DROP),
