@@ -87,7 +87,7 @@ impl Profile {
         self.latency[..limit - 1].partition_point(|&latency| latency <= budget)
     }
 
-    /// Executor time per request in a batch of `size`, in nanoseconds: for estimates, not for decisions.
+    /// Executor time per request in a batch of `size`, in nanoseconds.
     pub fn cost(&self, size: usize) -> f64 {
         self.latency(size).0 as f64 / size as f64
     }

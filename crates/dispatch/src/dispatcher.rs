@@ -3,7 +3,7 @@
 
 use fermata_core::{ExecutorId, ModelId, Request, Time};
 
-use crate::event::{Actions, Dispatch, DropReason, Event, Network};
+use crate::event::{Action, Actions, Dispatch, DropReason, Event, Network};
 use crate::in_flight::InFlight;
 use crate::min_tree::MinTree;
 use crate::model::{Arrival, ModelMachine};
@@ -113,17 +113,26 @@ impl Dispatcher {
         let start = machine.and_then(|machine| {
             machine.granted(now, class, free_at, self.market.signal(), batch, |request| {
                 let reason = DropReason::Overload;
-                list.push(crate::event::Action::Drop { model, request, reason });
+                list.push(Action::Drop { model, request, reason });
             })
         });
         match start {
             Some(start) => {
                 self.running.start(executor, model, &actions.requests[first..]);
                 actions.run(executor, model, start.start, start.latency, first);
-                self.rank.inform_executor(executor, start.start + start.latency);
+                self.rank.inform_executor(executor, start.start, start.latency);
                 self.market.note_batch(start.latency);
             }
-            None => self.rank.return_executor(executor),
+            None => {
+                self.rank.return_executor(executor);
+                // The wakeup came so late that the candidate passed its latest moment: it is formed anew,
+                // or it would be granted again and again.
+                if let Some(machine) = self.models[model.index()].as_mut() {
+                    machine.wake(now, self.market.signal(), |request| {
+                        actions.drop(model, request, DropReason::Overload);
+                    });
+                }
+            }
         }
         self.refresh(now, model);
     }
@@ -202,18 +211,19 @@ impl Dispatch for Dispatcher {
             Event::Fail { executor } => {
                 self.rank.fail(executor);
                 self.come_back(now, executor, actions);
-                self.market.set_executors(self.rank.executors());
+                self.market.set_executors(self.rank.executors(), self.rank.main_class());
             }
             Event::Join { executor, class } => {
                 self.rank.join(now, executor, class);
-                self.market.set_executors(self.rank.executors());
+                self.market.set_executors(self.rank.executors(), self.rank.main_class());
             }
             Event::Leave { executor } => {
                 self.rank.leave(executor);
-                self.market.set_executors(self.rank.executors());
+                self.market.set_executors(self.rank.executors(), self.rank.main_class());
             }
             Event::RemoveModel { model } => {
-                if let Some(mut machine) = self.models[model.index()].take() {
+                let slot = self.models.get_mut(model.index());
+                if let Some(mut machine) = slot.and_then(Option::take) {
                     self.market.report(Some(machine.reported()), None);
                     for &request in machine.clear() {
                         actions.drop(model, request, DropReason::NotLoaded);
@@ -225,15 +235,21 @@ impl Dispatch for Dispatcher {
                 }
             }
         }
-        self.wake(now, actions);
-        while let Some(model) = self.rank.next_ready(now) {
-            self.promoted.push(model);
-        }
-        while let Some(grant) = self.rank.poll(now) {
-            self.start(now, grant, actions);
-        }
-        while let Some(model) = self.promoted.pop() {
-            self.arm(now, model); // It may have been granted an executor, and then need no timer.
+        loop {
+            self.wake(now, actions);
+            while let Some(model) = self.rank.next_ready(now) {
+                self.promoted.push(model);
+            }
+            while let Some(grant) = self.rank.poll(now) {
+                self.start(now, grant, actions);
+            }
+            while let Some(model) = self.promoted.pop() {
+                self.arm(now, model); // It may have been granted an executor, and then need no timer.
+            }
+            // A wakeup that came late may find that what became ready has passed its latest moment too.
+            if self.timers.earliest() > now {
+                return;
+            }
         }
     }
 

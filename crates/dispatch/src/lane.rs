@@ -72,6 +72,7 @@ impl Lane {
         let was_held = self.is_held(now);
         let size = view.waiting.len() - self.skip;
         if candidate.size as usize + 1 < size
+            || size > self.reach.max_batch()
             || now + self.reach.latency(size) > view.due(self.skip)
         {
             // Which of them go is decided when an executor is granted, or the latest moment passes.

@@ -95,11 +95,6 @@ impl ModelMachine {
         }
     }
 
-    /// How many requests wait.
-    pub fn waiting(&self) -> usize {
-        self.queue.len()
-    }
-
     /// The classes that can run the model, with the batch that would be sent to each.
     #[inline]
     pub fn candidates(&self) -> impl Iterator<Item = (ClassId, Option<&Candidate>)> {
@@ -304,11 +299,13 @@ impl ModelMachine {
             // The batch of the full pool: what this model would send if all grew until then.
             rate /= signal.load.clamp(LOAD_MIN, 1.0);
         }
+        let main = self.lanes.iter().position(|lane| lane.class == signal.main_class);
         for (at, lane) in self.lanes.iter_mut().enumerate() {
             let batch = staggered_batch(&lane.reach, budget, rate);
             lane.target = batch as usize;
-            if priced && at == 0 {
-                self.tuning.retune(&self.pace, &lane.profile, batch, self.slo, signal);
+            if priced && at == main.unwrap_or(0) {
+                let slack = budget - lane.reach.shortest();
+                self.tuning.retune(&self.pace, &lane.profile, batch, slack, signal);
                 self.has_news = true;
             }
         }

@@ -11,6 +11,8 @@ use fermata_core::{Span, Time};
 const BEAT_NS: u64 = 50_000_000;
 const BEAT_REQUESTS: u32 = 64;
 const BEAT_NS_MAX: u64 = 500_000_000;
+/// The first few requests are taken to have come over at least this long: two that come together are no rate.
+const FIRST_NS: u64 = BEAT_NS / 8;
 /// A model without a request for this long is quiet: it takes no part in the market.
 const QUIET: Span = Span(10_000_000_000);
 /// The rate forgets with this time constant.
@@ -64,7 +66,7 @@ impl Pace {
         let elapsed = (now - self.beat).0;
         if elapsed < BEAT_NS || (self.count < BEAT_REQUESTS && elapsed < BEAT_NS_MAX) {
             if self.beats == 0 {
-                self.rate = f64::from(self.count - 1) / elapsed.max(1) as f64;
+                self.rate = f64::from(self.count - 1) / elapsed.max(FIRST_NS) as f64;
                 return self.count.is_power_of_two();
             }
             return self.count.is_multiple_of(BEAT_REQUESTS);
@@ -72,7 +74,8 @@ impl Pace {
         self.beats += 1;
         let sample = f64::from(self.count) / elapsed as f64;
         // At first every sample weighs the same; later the old ones fade.
-        let weight = (1.0 - (-(elapsed as f64) / MEMORY_NS).exp()).max(1.0 / f64::from(self.beats));
+        let elapsed = elapsed as f64;
+        let weight = (elapsed / (elapsed + MEMORY_NS)).max(1.0 / f64::from(self.beats));
         self.rate += (sample - self.rate) * weight;
         self.beat = now;
         self.count = 0;

@@ -4,7 +4,7 @@
 //! adds that up and answers with one [`Signal`] for all. `docs/policy.md` derives every formula. No model's
 //! requests are seen here.
 
-use fermata_core::Span;
+use fermata_core::{ClassId, Span};
 
 /// What a model tells the market. Shares are weighted by load, so that they add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,6 +32,8 @@ pub struct Signal {
     pub turn: Span,
     /// The mean share of recent requests lost, over models.
     pub bad: f64,
+    /// The class with the most executors: loads are told as if all were of it.
+    pub main_class: ClassId,
 }
 
 /// A batch's latency enters the mean with this weight: it remembers about the last hundred batches.
@@ -54,9 +56,10 @@ impl Market {
         &self.signal
     }
 
-    /// The pool has this many executors.
-    pub fn set_executors(&mut self, executors: usize) {
+    /// The pool has this many executors, most of them of this class.
+    pub fn set_executors(&mut self, executors: usize, main_class: ClassId) {
         self.executors = executors;
+        self.signal.main_class = main_class;
         self.update();
     }
 
@@ -91,6 +94,7 @@ impl Market {
             hold: self.total.gain / total > price,
             turn: Span((self.latency_ns / executors) as u64),
             bad: self.total.bad / self.models.max(1) as f64,
+            main_class: self.signal.main_class,
         };
     }
 }
@@ -117,7 +121,7 @@ mod tests {
     fn reports_add_up_and_leave_nothing_behind() {
         let report = |load| Report { load, gain: load * 0.5, variation: load * 0.2, bad: 0.01 };
         let mut market = Market::default();
-        market.set_executors(4);
+        market.set_executors(4, ClassId(0));
         market.report(None, Some(report(1.0)));
         market.report(None, Some(report(0.5)));
         assert!((market.signal().load - 0.375).abs() < 1e-12);

@@ -4,7 +4,7 @@
 //! batches, not of requests. All moments are those of the decision: an executor that is free at `f` counts
 //! as available `lead(b)` before, since a batch of `b` decided then starts when it is free.
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Time};
+use fermata_core::{ClassId, ExecutorId, ModelId, Span, Time};
 
 use crate::event::Network;
 use crate::id_set::IdSet;
@@ -69,13 +69,15 @@ struct Ask {
     size: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Executor {
     class: ClassId,
     /// Batches given and not done: two where one was granted ahead of time.
     batches: u8,
     /// When the last of them is expected to be done.
     free_at: Time,
+    /// How long the last of them takes.
+    latency: Span,
     /// It takes no more batches.
     leaving: bool,
     present: bool,
@@ -93,23 +95,24 @@ impl RankMachine {
         self.active
     }
 
-    /// How many of them are idle.
-    #[inline]
-    pub fn idle(&self) -> usize {
-        self.classes.iter().map(|class| class.idle.len()).sum()
+    /// The class with the most executors; the first one where several have.
+    pub fn main_class(&self) -> ClassId {
+        let mut counts = vec![0usize; self.classes.len()];
+        for executor in self.executors.iter().filter(|state| state.present && !state.leaving) {
+            counts[executor.class.index()] += 1;
+        }
+        let most = (0..counts.len()).rev().max_by_key(|&class| counts[class]);
+        ClassId(most.unwrap_or(0) as u16)
     }
 
     /// An idle executor is there from now on.
     pub fn join(&mut self, now: Time, executor: ExecutorId, class: ClassId) {
         let at = executor.index();
         if at >= self.executors.len() {
-            let absent =
-                Executor { class, batches: 0, free_at: now, leaving: false, present: false };
-            self.executors.resize(at + 1, absent);
+            self.executors.resize(at + 1, Executor::default());
         }
         assert!(!self.executors[at].present, "executor {executor} joined twice");
-        self.executors[at] =
-            Executor { class, batches: 0, free_at: now, leaving: false, present: true };
+        self.executors[at] = Executor { class, free_at: now, present: true, ..Executor::default() };
         self.active += 1;
         let executors = self.executors.len();
         let ranks = self.class_mut(class);
@@ -151,7 +154,9 @@ impl RankMachine {
             let class = &mut self.classes[state.class.index()];
             class.free.clear(executor.index());
             class.idle.insert(executor.index());
-        } else if self.network.ctrl.0 | self.network.data.0 != 0 {
+        } else {
+            // Where the first batch took longer than planned, the second one starts only now.
+            state.free_at = state.free_at.max(now + state.latency);
             let class = &mut self.classes[state.class.index()];
             class.free.set(executor.index(), state.free_at);
         }
@@ -222,20 +227,27 @@ impl RankMachine {
         None
     }
 
-    /// The model used its grant: the executor is expected to be free again at `free_at`.
-    pub fn inform_executor(&mut self, executor: ExecutorId, free_at: Time) {
+    /// The model used its grant: the executor runs a batch from `start` on, for `latency`.
+    pub fn inform_executor(&mut self, executor: ExecutorId, start: Time, latency: Span) {
         let state = &mut self.executors[executor.index()];
         state.batches += 1;
-        state.free_at = free_at;
-        if state.batches == 1 && self.network.ctrl.0 | self.network.data.0 != 0 {
+        (state.free_at, state.latency) = (start + latency, latency);
+        if state.leaving {
+            return; // It left while the grant was under way, and finishes what it was given.
+        }
+        // Without network delays nothing is granted ahead: `Done` comes when the executor is free.
+        if state.batches == 1 && self.network.lead(1) > Span::ZERO {
             let class = &mut self.classes[state.class.index()];
-            class.free.set(executor.index(), free_at);
+            class.free.set(executor.index(), state.free_at);
         }
     }
 
     /// The model had no use for its grant.
     pub fn return_executor(&mut self, executor: ExecutorId) {
         let state = self.executors[executor.index()];
+        if state.leaving {
+            return;
+        }
         let class = &mut self.classes[state.class.index()];
         match state.batches {
             0 => _ = class.idle.insert(executor.index()),

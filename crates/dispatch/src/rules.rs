@@ -60,7 +60,7 @@ impl Timeout {
     pub fn of(self, slo: Span) -> Span {
         match self {
             Self::Fixed(span) => span,
-            Self::PercentOfSlo(percent) => Span(slo.0 / 100 * u64::from(percent)),
+            Self::PercentOfSlo(percent) => Span(slo.0 / 100) * u64::from(percent),
         }
     }
 }

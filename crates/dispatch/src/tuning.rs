@@ -44,24 +44,24 @@ impl Tuning {
         self.report
     }
 
-    /// Derives load and patience anew for a model that reaches its answers as `reach` says, at the `batch`
-    /// of a staggered execution.
+    /// Derives load and patience anew, at the `batch` of a staggered execution. A lone request can wait for
+    /// `slack`.
     pub(crate) fn retune(
         &mut self,
         pace: &Pace,
-        reach: &Profile,
+        profile: &Profile,
         batch: f64,
-        slo: Span,
+        slack: Span,
         signal: &Signal,
     ) {
-        let (cost, marginal) = costs(reach, batch);
+        let (cost, marginal) = costs(profile, batch);
         let saving = (cost - marginal).max(0.0);
         let load = pace.rate() * cost;
         let gain = pace.rate() * saving;
         self.report.load = load;
         self.report.gain = load * gain;
         self.report.variation = load * pace.variation() / batch;
-        let companions = pace.rate() * (slo - reach.shortest()).0 as f64;
+        let companions = pace.rate() * slack.0 as f64;
         self.patience = if companions < COMPANIONS_MIN {
             Span::ZERO
         } else if signal.hold {

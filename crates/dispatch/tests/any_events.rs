@@ -9,8 +9,18 @@ use fermata_core::{ClassId, ExecutorId, ModelId, Profile, RequestId, Span, Time}
 use fermata_dispatch::{Action, Actions, Dispatch, Event, ModelSpec, Network, Policy};
 use proptest::prelude::*;
 
-const POLICIES: [&str; 7] =
-    ["clipper", "clockwork", "nexus", "shepherd", "tfserving:3ms,4", "eager", "fermata"];
+const POLICIES: [&str; 10] = [
+    "clipper",
+    "clockwork",
+    "deferred",
+    "deferred-prefix",
+    "eager",
+    "fermata",
+    "nexus",
+    "shepherd",
+    "tfserving:3ms,4",
+    "timeout:5ms",
+];
 const MODELS: u32 = 3;
 const EXECUTORS: u32 = 4;
 
@@ -22,6 +32,7 @@ enum Step {
     Cancel(u16),
     Fail(u32),
     Join(u32, u16),
+    Late(u8),
     Leave(u32),
     Remove(u32),
     Wait(u8),
@@ -34,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<u16>().prop_map(Step::Cancel),
         1 => (0..EXECUTORS).prop_map(Step::Fail),
         3 => (0..EXECUTORS, 0u16..2).prop_map(|(executor, class)| Step::Join(executor, class)),
+        2 => (1u8..30).prop_map(Step::Late),
         1 => (0..EXECUTORS).prop_map(Step::Leave),
         1 => (0..MODELS).prop_map(Step::Remove),
         10 => (0u8..20).prop_map(Step::Wait),
@@ -62,6 +74,8 @@ struct World {
     name: &'static str,
     dispatcher: Box<dyn Dispatch>,
     now: Time,
+    /// How much too late wakeups come.
+    late: Span,
     models: BTreeSet<u32>,
     executors: BTreeMap<u32, Executor>,
     /// Who waits, with model and deadline.
@@ -90,6 +104,7 @@ impl World {
             name,
             dispatcher,
             now: Time::START,
+            late: Span::ZERO,
             models: BTreeSet::new(),
             executors: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -131,6 +146,8 @@ impl World {
                 let class = ClassId(class);
                 self.handle(Event::Join { executor: ExecutorId(executor), class });
             }
+            // From now on wakeups come late, as on a busy machine.
+            Step::Late(ms) => self.late = Span::from_ms(f64::from(ms) / 5.0),
             Step::Leave(executor) => {
                 let Some(state) = self.executors.get_mut(&executor) else { return };
                 if !std::mem::replace(&mut state.leaving, true) {
@@ -153,13 +170,14 @@ impl World {
         loop {
             let ends = self.executors.iter().filter_map(|(&id, state)| Some((state.ends?, id)));
             let (done, executor) = ends.min().unwrap_or((Time::NEVER, 0));
-            let wakeup = self.dispatcher.next_wakeup();
+            let due = self.dispatcher.next_wakeup();
+            assert!(due >= self.now || self.late > Span::ZERO, "a moment was slept through");
+            let wakeup = due.max(self.now) + self.late;
             let next = done.min(wakeup);
             if next > end {
                 self.now = end;
                 return;
             }
-            assert!(next >= self.now, "a moment was slept through");
             self.now = next;
             if done > wakeup {
                 self.handle(Event::Wakeup);

@@ -117,11 +117,6 @@ impl Checker {
         self
     }
 
-    /// How many requests wait or run.
-    pub fn inside(&self) -> usize {
-        self.requests.len()
-    }
-
     /// The run is over, and nothing may be left.
     pub fn end(self) -> Log {
         self.settle();

@@ -4,7 +4,7 @@ use fermata_core::{ModelId, Time};
 use fermata_dispatch::MinTree;
 use fermata_workload::Stream;
 
-use crate::scenario::Scenario;
+use crate::scenario::{End, Scenario};
 
 /// All arrivals of a scenario, drawn and merged once: a search then runs them at many rates, under many
 /// policies. Since all rates change together, so do all moments, and the order stays.
@@ -12,19 +12,22 @@ use crate::scenario::Scenario;
 pub struct Drawn {
     /// Nanoseconds at the scenario's own rates, and the model.
     arrivals: Vec<(f64, u32)>,
-    counts: Vec<u64>,
+    /// Until when they were drawn; the end of time, if a number of requests was asked for.
+    until: Time,
 }
 
 impl Drawn {
-    /// Draws the arrivals of a scenario until its end.
-    pub fn new(scenario: &Scenario) -> Self {
-        let mut feed = Feed::live(scenario);
-        let mut drawn = Self { arrivals: Vec::new(), counts: vec![0; scenario.loads.len()] };
+    /// Draws the arrivals of a scenario, enough to run it at `factor` times its rates.
+    pub fn new(scenario: &Scenario, factor: f64) -> Self {
+        let end = match scenario.end {
+            End::At(end) => End::At(Time((end.0 as f64 * factor) as u64)),
+            End::Requests(requests) => End::Requests(requests),
+        };
+        let mut feed = Feed::live_until(scenario, end);
+        let mut drawn = Self { arrivals: Vec::new(), until: end.time() };
         while feed.next() != Time::NEVER {
             let now = feed.next();
-            let model = feed.pop();
-            drawn.arrivals.push((now.0 as f64, model.0));
-            drawn.counts[model.index()] += 1;
+            drawn.arrivals.push((now.0 as f64, feed.pop().0));
         }
         drawn
     }
@@ -32,16 +35,21 @@ impl Drawn {
     /// The first `requests` of them.
     pub fn first(&self, requests: usize) -> Self {
         let arrivals = self.arrivals[..requests.min(self.arrivals.len())].to_vec();
-        let mut counts = vec![0; self.counts.len()];
-        for &(_, model) in &arrivals {
-            counts[model as usize] += 1;
-        }
-        Self { arrivals, counts }
+        Self { arrivals, until: self.until }
     }
 
-    /// How many requests each model gets.
-    pub fn counts(&self) -> &[u64] {
-        &self.counts
+    /// Whether there are enough to run the scenario at `factor` times its rates.
+    pub fn is_enough(&self, scenario: &Scenario, factor: f64) -> bool {
+        match scenario.end {
+            End::At(end) => end.0 as f64 * factor <= self.until.0 as f64,
+            End::Requests(_) => true,
+        }
+    }
+
+    /// Those that arrive before `end` with all rates multiplied by `factor`.
+    pub(crate) fn before(&self, end: End, factor: f64) -> &[(f64, u32)] {
+        let end = end.time().0 as f64 * factor;
+        &self.arrivals[..self.arrivals.partition_point(|&(time, _)| time < end)]
     }
 }
 
@@ -59,8 +67,8 @@ enum Kind<'a> {
 
 impl<'a> Feed<'a> {
     /// Drawn arrivals with all rates multiplied by `factor`.
-    pub(crate) fn drawn(drawn: &'a Drawn, factor: f64) -> Self {
-        let kind = Kind::Drawn { arrivals: &drawn.arrivals, at: 0, stretch: 1.0 / factor };
+    pub(crate) fn drawn(arrivals: &'a [(f64, u32)], factor: f64) -> Self {
+        let kind = Kind::Drawn { arrivals, at: 0, stretch: 1.0 / factor };
         let mut feed = Self { next: Time::NEVER, kind };
         feed.update();
         feed
@@ -68,6 +76,10 @@ impl<'a> Feed<'a> {
 
     /// Arrivals drawn as they are needed.
     pub(crate) fn live(scenario: &Scenario) -> Self {
+        Self::live_until(scenario, scenario.end)
+    }
+
+    fn live_until(scenario: &Scenario, end: End) -> Self {
         let loads = scenario.loads.iter().enumerate();
         let mut streams: Vec<Stream> =
             loads.map(|(at, load)| load.stream(scenario.seed, at)).collect();
@@ -75,7 +87,7 @@ impl<'a> Feed<'a> {
         for (at, stream) in streams.iter_mut().enumerate() {
             times.set(at, stream.next_arrival());
         }
-        let (left, end) = (scenario.end.requests(), scenario.end.time());
+        let (left, end) = (end.requests(), end.time());
         let mut feed = Self { next: Time::NEVER, kind: Kind::Live { streams, times, left, end } };
         feed.update();
         feed

@@ -59,10 +59,14 @@ pub fn run(scenario: &Scenario, policy: Policy) -> Stats {
 pub fn goodput(scenario: &Scenario, policy: Policy, search: Search) -> f64 {
     let base = scenario.rate();
     // Where rates change over time, another rate is not the same run faster or slower.
-    let drawn = scenario.is_steady().then(|| Drawn::new(scenario));
-    let passes = |rate: f64| match &drawn {
-        Some(drawn) => passes_drawn(scenario, drawn, rate / base, policy),
-        None => passes(&scenario.scaled(rate / base), policy),
+    let mut drawn = scenario.is_steady().then(|| Drawn::new(scenario, 1.0));
+    let mut passes = |rate: f64| {
+        let factor = rate / base;
+        let Some(drawn) = &mut drawn else { return passes(&scenario.scaled(factor), policy) };
+        if !drawn.is_enough(scenario, factor) {
+            *drawn = Drawn::new(scenario, 2.0 * factor);
+        }
+        passes_drawn(scenario, drawn, factor, policy)
     };
     let (mut low, mut high) = (0.0, f64::INFINITY);
     let mut rate = search.guess.unwrap_or(base);

@@ -12,6 +12,8 @@ pub struct Stats {
     pub models: Vec<ModelStats>,
     /// How long each executor was busy.
     pub busy: Vec<Span>,
+    /// How long each executor was there.
+    pub present: Vec<Span>,
     /// When the last thing happened.
     pub end: Time,
     /// The run was given up because it had failed already.
@@ -125,8 +127,18 @@ impl Stats {
     /// The share of executor time that was busy.
     pub fn busy_fraction(&self) -> f64 {
         let busy: f64 = self.busy.iter().map(|span| span.as_secs()).sum();
-        let time = self.end.as_secs() * self.busy.len() as f64;
+        let time = self.executor_seconds();
         if time > 0.0 { busy / time } else { 0.0 }
+    }
+
+    /// How long all executors were there, added up.
+    pub fn executor_seconds(&self) -> f64 {
+        self.present.iter().map(|span| span.as_secs()).sum()
+    }
+
+    /// How many executors were there at some time.
+    pub fn executors(&self) -> usize {
+        self.present.iter().filter(|&&span| span > Span::ZERO).count()
     }
 
     /// How many executors ran anything.

@@ -45,9 +45,10 @@ pub fn simulate(
     observer: &mut impl Observer,
     bad_max: Option<f64>,
 ) -> Stats {
-    // Four standard deviations above what is expected: such a run cannot recover.
+    // Far above what is expected, even where arrivals come in bursts (a Gamma shape of 0.05 deviates by 4.5
+    // roots): such a run cannot recover.
     let limit = |expected: f64| match bad_max {
-        Some(bad) => (bad * (expected + 4.0 * expected.sqrt())).ceil() as u64 + 1,
+        Some(bad) => (bad * (expected + 20.0 * expected.sqrt())).ceil() as u64 + 1,
         None => u64::MAX,
     };
     let limits = scenario.expected().into_iter().map(limit).collect();
@@ -63,10 +64,15 @@ pub fn simulate_drawn(
     dispatcher: &mut impl Dispatch,
     bad_max: Option<f64>,
 ) -> Stats {
-    let limit = |&count: &u64| bad_max.map_or(u64::MAX, |bad| (bad * count as f64) as u64);
-    let limits = drawn.counts().iter().map(limit).collect();
+    let arrivals = drawn.before(scenario.end, factor);
+    let mut limits = vec![u64::MAX; scenario.loads.len()];
+    if let Some(bad) = bad_max {
+        limits.fill(0);
+        arrivals.iter().for_each(|&(_, model)| limits[model as usize] += 1);
+        limits.iter_mut().for_each(|limit| *limit = (bad * *limit as f64) as u64);
+    }
     let scenario = scenario.scaled(factor);
-    run(&scenario, Feed::drawn(drawn, factor), limits, false, dispatcher, &mut ())
+    run(&scenario, Feed::drawn(arrivals, factor), limits, false, dispatcher, &mut ())
 }
 
 fn run(
@@ -90,12 +96,16 @@ fn run(
         step(&mut world, dispatcher, Time::START, event);
     }
     for (executor, &class) in (0..).zip(&scenario.executors) {
+        world.since[executor as usize] = Time::START;
         let event = Event::Join { executor: ExecutorId(executor), class };
         step(&mut world, dispatcher, Time::START, event);
     }
     while !world.stats.stopped {
         let Some((now, event)) = world.next(dispatcher.next_wakeup()) else { break };
         step(&mut world, dispatcher, now, event);
+    }
+    for executor in 0..world.executors.len() {
+        world.end_presence(executor, world.stats.end);
     }
     world.stats
 }
@@ -132,6 +142,8 @@ struct World<'a> {
     /// When each executor's running batch ends.
     finishes: MinTree,
     executors: Vec<Executor>,
+    /// Since when each executor is there; never, if it is not.
+    since: Vec<Time>,
     /// Faults by time, the next one last.
     faults: Vec<Fault>,
     next_request: u64,
@@ -168,6 +180,7 @@ impl<'a> World<'a> {
             resp: scenario.network.resp,
             finishes: MinTree::with_len(executors),
             executors: vec![idle; executors],
+            since: vec![Time::NEVER; executors],
             faults,
             next_request: 0,
             bad_limits,
@@ -178,6 +191,7 @@ impl<'a> World<'a> {
             stats: Stats {
                 models: vec![ModelStats::default(); scenario.loads.len()],
                 busy: vec![Span::ZERO; executors],
+                present: vec![Span::ZERO; executors],
                 ..Stats::default()
             },
         }
@@ -225,18 +239,30 @@ impl<'a> World<'a> {
                 }
                 state.next = None;
                 self.finishes.clear(executor.index());
+                self.end_presence(executor.index(), now);
                 Event::Fail { executor }
             }
             FaultKind::Join(class) => {
                 state.slowness = 1.0;
+                self.since[executor.index()] = now;
                 Event::Join { executor, class }
             }
-            FaultKind::Leave => Event::Leave { executor },
+            FaultKind::Leave => {
+                // It is there until it has finished what it runs.
+                let end = state.running.as_ref().map_or(now, |run| run.finish);
+                self.end_presence(executor.index(), end);
+                Event::Leave { executor }
+            }
             FaultKind::Slow(factor) => {
                 state.slowness = factor;
                 Event::Wakeup
             }
         })
+    }
+
+    fn end_presence(&mut self, executor: usize, end: Time) {
+        let since = std::mem::replace(&mut self.since[executor], Time::NEVER);
+        self.stats.present[executor] += end - since;
     }
 
     #[inline]

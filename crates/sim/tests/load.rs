@@ -25,12 +25,12 @@ fn deferred_is_proportional() {
 
 #[test]
 fn fermata_has_a_flat_top() {
-    Sweep::of("fermata").is_flat(0.9);
+    Sweep::of("fermata").is_flat(0.98);
 }
 
 #[test]
 fn fermata_is_proportional() {
-    Sweep::of("fermata").is_proportional(0.1);
+    Sweep::of("fermata").is_proportional(0.04);
 }
 
 /// A policy under loads relative to its own peak.

@@ -28,7 +28,7 @@ pub enum ProcessError {
     )]
     Unknown(String),
     /// The shape cannot be used.
-    #[error("the shape of \"gamma:{0}\" must be a number above 0 and at most 1000")]
+    #[error("the shape of \"gamma:{0}\" must be a number from 0.001 to 1000")]
     Shape(String),
 }
 
@@ -40,7 +40,7 @@ impl FromStr for Process {
             ("poisson", _) => Ok(Self::Poisson),
             ("uniform", _) => Ok(Self::Uniform),
             (_, Some(shape)) => match shape.parse() {
-                Ok(value) if value > 0.0 && value <= 1000.0 => Ok(Self::Gamma(value)),
+                Ok(value) if (0.001..=1000.0).contains(&value) => Ok(Self::Gamma(value)),
                 _ => Err(ProcessError::Shape(shape.to_owned())),
             },
             _ => Err(ProcessError::Unknown(text.to_owned())),

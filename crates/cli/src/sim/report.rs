@@ -67,7 +67,7 @@ impl Report {
     pub(super) fn new(answer: &Answer, names: &[String]) -> Self {
         let Answer { scenario, stats, .. } = answer;
         let seconds = answer.offered_until.as_secs();
-        let busy_seconds = stats.end.as_secs() * stats.busy.len() as f64;
+        let busy_seconds = stats.executor_seconds();
         let rate = scenario.rate();
         let models = names.iter().zip(&scenario.loads).zip(&stats.models).zip(&answer.usage);
         let models = models.map(|(((name, load), stats), usage)| ModelReport {
@@ -93,7 +93,7 @@ impl Report {
             },
             models: models.collect(),
             worst_bad_rate: stats.worst_bad_rate(),
-            executors: stats.busy.len(),
+            executors: stats.executors(),
             seconds,
         }
     }

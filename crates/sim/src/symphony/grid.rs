@@ -122,7 +122,7 @@ pub fn measure(
     let likely = workload.pool.likely_rate();
     let requests = requests.max(workload.pool.requests_min());
     let scenario = workload.pool.scenario(likely, requests, seed);
-    let drawn = Drawn::new(&scenario);
+    let drawn = Drawn::new(&scenario, 1.0);
     // How far somebody is behind is told roughly, so a part of the run is enough for that.
     let part = drawn.first((requests / ROUGH_PART) as usize);
     let mut best = goodputs.iter().flatten().copied().fold(0.0, f64::max);
