@@ -112,6 +112,6 @@ fn timeline() -> Timeline {
         rows: 3,
         legend: (0..8).map(|model| format!("model {model}")).collect(),
         blocks: (0..20).map(block).collect(),
-        drops: vec![12.0, 13.0, 40.0],
+        misses: vec![12.0, 13.0, 40.0],
     }
 }

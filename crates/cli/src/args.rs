@@ -1,4 +1,4 @@
-//! What can be said on the command line. Every flag can be set by an environment variable too.
+//! What can be said on the command line. Every option can be set by an environment variable too.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,8 @@ use clap::builder::FalseyValueParser;
 use clap::{Args as Arguments, Parser, Subcommand};
 use fermata_dispatch::Policy;
 
-/// Serves deep neural networks under latency objectives, holding each batch for exactly as long as its
-/// deadlines allow.
+/// Schedules deep neural networks on GPUs under latency objectives, holding each batch for exactly as long as
+/// its deadlines allow. So far it simulates; the server comes next.
 #[derive(Debug, Parser)]
 #[command(name = "fermata", version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -166,13 +166,16 @@ fn sim_help() -> String {
     let policies = Policy::names().join(", ");
     format!(
         "Policies: {policies}; timeout:5ms or timeout:20% (of the SLO) waits that long; \
-         deferred-prefix, eager-prefix and timeout:...-prefix gather without early drop.
+         deferred-prefix, eager-prefix and timeout:...-prefix gather without early drop; tfserving:5ms,32 \
+         takes a timeout and a largest batch.
 
 The file:
   gpus = 8
   duration_s = 60            # or requests = 400000
-  network = {{ ctrl_us = 0, data_us = 0, resp_us = 0 }}    # optional
-  noise = 0.05               # optional: relative deviation of execution times
+  network = {{ ctrl_us = 0, data_us = 0, resp_us = 0 }}    # optional: from the decision to the GPU;
+                             # to fetch the input of each request; from the GPU to the client
+  noise = 0.05               # optional: relative standard deviation of execution times, which the
+                             # scheduler does not know: give it latencies that are rarely exceeded
   [[model]]
   name = \"resnet50\"
   alpha_ms = 1.053           # a batch of b takes alpha b + beta;

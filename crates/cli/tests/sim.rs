@@ -140,7 +140,7 @@ fn the_picture_is_whole_and_alone() {
     assert_eq!(folder.names(), ["out.svg", "small.toml"]);
     let svg = fs::read_to_string(folder.path("out.svg")).unwrap();
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
-    for word in ["executor", "dropped", "batch size (requests)", "resnet50-1"] {
+    for word in ["executor", "missed", "batch size (requests)", "resnet50-1"] {
         assert!(svg.contains(word), "{word}");
     }
 }

@@ -1,4 +1,4 @@
-//! Executors over time: a row for each, a block for each batch, and marks for what was dropped.
+//! Executors over time: a row for each, a block for each batch, and marks for what was dropped or late.
 
 use super::axis::{Axis, HORIZONTAL_ROOM, VERTICAL_ROOM};
 use super::figure::{Entry, Panel, draw_head};
@@ -17,8 +17,8 @@ pub struct Timeline {
     pub legend: Vec<String>,
     /// The batches; they may reach over the ends.
     pub blocks: Vec<Block>,
-    /// When requests were dropped.
-    pub drops: Vec<f64>,
+    /// When requests were dropped, or answered late.
+    pub misses: Vec<f64>,
 }
 
 /// A batch on an executor.
@@ -100,9 +100,9 @@ impl Panel for Timeline {
         let top = area.bottom() - DROPS_HEIGHT;
         svg.line((area.left, top), (area.right(), top), FAINT_INK, 1.0);
         let look = Type { colour: ALARM, ..Type::new(11.0, Anchor::End) };
-        svg.text((area.left - 7.0, middle + 4.0), "dropped", look);
-        for &drop in &self.drops {
-            let x = time.x(area, drop);
+        svg.text((area.left - 7.0, middle + 4.0), "missed", look);
+        for &miss in &self.misses {
+            let x = time.x(area, miss);
             svg.line((x - 3.5, middle - 5.0), (x + 3.5, middle + 5.0), ALARM, 1.6);
             svg.line((x - 3.5, middle + 5.0), (x + 3.5, middle - 5.0), ALARM, 1.6);
         }

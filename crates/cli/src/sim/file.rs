@@ -23,6 +23,8 @@ pub(super) struct SimFile {
 /// Larger pools are a slip of the keyboard.
 pub(super) const GPUS_MAX: usize = 100_000;
 const MODELS_MAX: usize = 100_000;
+/// More requests than this take hours to simulate: a slip of the pen, most likely.
+const REQUESTS_MAX: f64 = 1e10;
 /// One request a nanosecond: time has no finer grain.
 const RATE_MAX: f64 = 1e9;
 /// Thirty years; the clock's nanoseconds last for five hundred.
@@ -110,6 +112,13 @@ impl SimFile {
         let executors = vec![ClassId(0); gpus];
         let (seed, noise) = (0, raw.noise);
         let scenario = Scenario { loads, executors, network, end, seed, noise, faults };
+        let expected: f64 = scenario.expected().iter().sum();
+        if expected > REQUESTS_MAX {
+            let key = if matches!(end, End::At(_)) { "duration_s" } else { "requests" };
+            let reason =
+                format!("{expected:.0} requests are more than {REQUESTS_MAX:.0}: ask for less");
+            return Err(top.refuse(key, reason));
+        }
         Ok(Self { scenario, names })
     }
 }

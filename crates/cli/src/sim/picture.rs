@@ -62,9 +62,11 @@ fn subtitle(file: &Path, report: &Report) -> String {
 
 fn timeline(tape: &Tape, report: &Report, names: &[String]) -> Timeline {
     let (start, end) = (tape.start().as_ms(), tape.end.as_ms());
-    let rows = report.executors.min(ROWS_MAX);
-    let of = match report.executors > ROWS_MAX {
-        true => format!(", the first {rows} of {} executors", report.executors),
+    let highest = tape.batches.iter().map(|batch| batch.executor.index() + 1).max();
+    let executors = report.executors.max(highest.unwrap_or(0));
+    let rows = executors.min(ROWS_MAX);
+    let of = match executors > ROWS_MAX {
+        true => format!(", the first {rows} of {executors} executors"),
         false => String::new(),
     };
     let colours = match names.len() > LEGEND_MAX {
@@ -95,11 +97,11 @@ fn timeline(tape: &Tape, report: &Report, names: &[String]) -> Timeline {
         rows,
         legend: if (2..=LEGEND_MAX).contains(&names.len()) { names.to_vec() } else { Vec::new() },
         blocks: tape.batches.iter().filter(shown).map(block).collect(),
-        drops: tape
-            .drops
+        misses: tape
+            .misses
             .iter()
-            .filter(|&&drop| drop <= tape.end)
-            .map(|drop| drop.as_ms())
+            .filter(|&&miss| miss <= tape.end)
+            .map(|miss| miss.as_ms())
             .collect(),
     }
 }

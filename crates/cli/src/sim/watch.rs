@@ -68,7 +68,7 @@ impl Observer for Watch<'_> {
         let Some(tape) = &mut self.tape else { return };
         match *action {
             Action::Drop { reason: DropReason::Cancelled, .. } => {}
-            Action::Drop { .. } => tape.drops.push_back(now),
+            Action::Drop { .. } => tape.misses.push_back(now),
             Action::Preempt { executor } => tape.cut(now, executor),
             Action::Run { executor, model, start, size, .. } => {
                 tape.running_on(executor).push_back(TapedBatch {
@@ -93,7 +93,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// The batches and drops of the last stretch of a run.
+/// The batches and misses of the last stretch of a run.
 pub(super) struct Tape {
     /// How long the stretch is.
     pub(super) length: Span,
@@ -101,7 +101,10 @@ pub(super) struct Tape {
     pub(super) end: Time,
     /// In the order in which they ended.
     pub(super) batches: VecDeque<TapedBatch>,
-    pub(super) drops: VecDeque<Time>,
+    /// When requests were dropped, or answered late.
+    pub(super) misses: VecDeque<Time>,
+    /// From the end of a batch to its clients.
+    resp: Span,
     /// What was given to each executor, by its number, and has not ended.
     running: Vec<VecDeque<TapedBatch>>,
 }
@@ -127,8 +130,9 @@ impl Tape {
         let mut slos: Vec<Span> = scenario.loads.iter().map(|load| load.slo()).collect();
         slos.sort();
         let length = slos[slos.len() / 2] * TAPE_SLOS;
-        let (batches, drops) = (VecDeque::new(), VecDeque::new());
-        Self { length, end: Time::START, batches, drops, running: Vec::new() }
+        let (batches, misses) = (VecDeque::new(), VecDeque::new());
+        let resp = scenario.network.resp;
+        Self { length, end: Time::START, batches, misses, resp, running: Vec::new() }
     }
 
     /// The moment from which on it is drawn.
@@ -143,8 +147,8 @@ impl Tape {
         while self.batches.front().is_some_and(|batch| batch.finish < start) {
             self.batches.pop_front();
         }
-        while self.drops.front().is_some_and(|&drop| drop < start) {
-            self.drops.pop_front();
+        while self.misses.front().is_some_and(|&miss| miss < start) {
+            self.misses.pop_front();
         }
     }
 
@@ -156,6 +160,10 @@ impl Tape {
     }
 
     fn finish(&mut self, run: &Run) {
+        let answered = run.finish + self.resp;
+        for _ in run.requests.iter().filter(|request| answered > request.deadline) {
+            self.misses.push_back(run.finish);
+        }
         if let Some(batch) = self.running_on(run.executor).pop_front() {
             self.batches.push_back(TapedBatch { start: run.start, finish: run.finish, ..batch });
         }
