@@ -152,6 +152,16 @@ impl Network {
     pub fn lead(&self, size: usize) -> Span {
         self.ctrl + self.data * size as u64
     }
+
+    /// From the decision to the end of a batch on an idle executor, by size.
+    pub fn reach(&self, profile: &Profile) -> Profile {
+        if self.lead(1) == Span::ZERO {
+            return profile.clone();
+        }
+        let sizes = 1..=profile.max_batch();
+        Profile::from_table(sizes.map(|size| self.lead(size) + profile.latency(size)))
+            .expect("longer than a profile that was accepted")
+    }
 }
 
 /// What a dispatcher asked for, in order. The buffers are reused: drain them after each event.

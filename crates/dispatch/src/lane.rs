@@ -46,13 +46,7 @@ impl View<'_> {
 
 impl Lane {
     pub(crate) fn new(class: ClassId, profile: &Profile, network: Network) -> Self {
-        let reach = if network.lead(1) == Span::ZERO {
-            profile.clone()
-        } else {
-            let sizes = 1..=profile.max_batch();
-            let table = sizes.map(|size| network.lead(size) + profile.latency(size));
-            Profile::from_table(table).expect("longer than a profile that was accepted")
-        };
+        let reach = network.reach(profile);
         Self { class, profile: profile.clone(), reach, target: 1, skip: 0, candidate: None }
     }
 

@@ -11,7 +11,7 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use fermata_core::{ClassId, Profile, Span, Time};
 use fermata_dispatch::{Actions, Dispatch, Dispatcher, Event, ModelSpec, Network, Rules};
-use fermata_sim::{Arrivals, End, Load, Observer, Scenario, simulate};
+use fermata_sim::{Arrivals, Drawn, End, Load, Observer, Scenario, simulate, simulate_drawn};
 use fermata_workload::{Gaps, Process, Rate};
 
 fn main() {
@@ -84,10 +84,13 @@ mod handle {
 
 fn whole(bencher: Bencher<'_, '_>, size: Size, rules: Rules) {
     let scenario = scenario(size);
+    let drawn = Drawn::new(&scenario, 1.0);
     bencher
         .counter(ItemsCount::new(REQUESTS))
         .with_inputs(|| Dispatcher::new(rules, Network::default()))
-        .bench_local_values(|mut dispatcher| simulate(&scenario, &mut dispatcher, &mut (), None));
+        .bench_local_values(|mut dispatcher| {
+            simulate_drawn(&scenario, &drawn, 1.0, &mut dispatcher, None)
+        });
 }
 
 fn replay(bencher: Bencher<'_, '_>, size: Size, rules: Rules) {

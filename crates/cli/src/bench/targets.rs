@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use fermata_dispatch::{Dispatcher, Policy};
+use fermata_dispatch::Policy;
 use fermata_sim::symphony::{
     Contender, Lab, LoadPoint, Model, Pool, figure2_pool, lone_wait, sweep, zoo_1080ti, zoo_a100,
 };
-use fermata_sim::{Search, goodput, simulate};
+use fermata_sim::{Drawn, Scenario, Search, goodput, simulate_drawn};
 
 use super::Bench;
 use super::document::{Section, Table};
@@ -254,7 +254,9 @@ fn speeds(lab: &Lab<'_>) -> String {
             let search = Search { precision: 0.02, guess: Some(scenario.rate()) };
             let rate = SPEED_LOAD * goodput(&scenario, policy, search);
             let scenario = scenario.scaled(rate / scenario.rate());
-            let mut times: Vec<f64> = (0..SPEED_RUNS).map(|_| time(&scenario, policy)).collect();
+            let drawn = Drawn::new(&scenario, 1.0);
+            let mut times: Vec<f64> =
+                (0..SPEED_RUNS).map(|_| time(&scenario, &drawn, policy)).collect();
             times.sort_by(f64::total_cmp);
             let median = times[SPEED_RUNS / 2] / requests as f64;
             let text = format!("{median:.1}");
@@ -270,15 +272,11 @@ fn speeds(lab: &Lab<'_>) -> String {
     table.markdown()
 }
 
-/// Nanoseconds of one run, with the dispatcher as the server composes it.
-fn time(scenario: &fermata_sim::Scenario, policy: Policy) -> f64 {
+/// Nanoseconds of one run of dispatch and event loop, the arrivals drawn before, nothing but counts kept.
+fn time(scenario: &Scenario, drawn: &Drawn, policy: Policy) -> f64 {
+    let mut dispatcher = policy.dispatcher(scenario.network);
     let start = Instant::now();
-    let stats = match policy {
-        Policy::Rules(rules) => {
-            simulate(scenario, &mut Dispatcher::new(rules, scenario.network), &mut (), None)
-        }
-        other => fermata_sim::run(scenario, other),
-    };
+    let stats = simulate_drawn(scenario, drawn, 1.0, &mut dispatcher, None);
     let took = start.elapsed();
     assert!(stats.total().offered > 0, "requests came");
     took.as_secs_f64() * 1e9

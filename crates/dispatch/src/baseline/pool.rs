@@ -334,12 +334,7 @@ impl Model {
 
 impl Lane {
     pub(super) fn new(profile: Arc<Profile>, network: Network) -> Self {
-        if network.lead(1) == Span::ZERO {
-            return Self { reach: profile.clone(), profile };
-        }
-        let sizes = 1..=profile.max_batch();
-        let table = sizes.map(|size| network.lead(size) + profile.latency(size));
-        let reach = Profile::from_table(table).expect("longer than a profile that was accepted");
+        let reach = network.reach(&profile);
         Self { profile, reach: Arc::new(reach) }
     }
 }

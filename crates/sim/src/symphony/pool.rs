@@ -132,9 +132,7 @@ impl Reach {
     /// `None`, if not even one request can be answered in time.
     pub fn new(model: &Model, network: Network) -> Option<Self> {
         let (profile, slo) = (model.profile(), Span::from_ms(model.slo_ms));
-        let sizes = 1..=profile.max_batch();
-        let reach = sizes.map(|size| profile.latency(size) + network.lead(size));
-        let reach = Profile::from_table(reach).expect("profiles are never empty");
+        let reach = network.reach(&profile);
         let budget = slo - network.resp;
         (reach.largest_within(budget) > 0).then_some(Self { profile, reach, budget })
     }
