@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fermata_dispatch::Policy;
+use fermata_dispatch::{Dispatcher, Policy};
 
 use crate::feed::Drawn;
 use crate::scenario::Scenario;
@@ -41,8 +41,27 @@ pub(crate) fn passes_drawn(
     factor: f64,
     policy: Policy,
 ) -> bool {
-    let mut dispatcher = policy.dispatcher(scenario.network);
-    is_good(&simulate_drawn(scenario, drawn, factor, &mut dispatcher, Some(BAD_MAX)))
+    is_good(&run_drawn(scenario, drawn, factor, policy, Some(BAD_MAX)))
+}
+
+/// Runs arrivals that were drawn before under a policy, with all rates multiplied by `factor`; gives up early if
+/// some model loses more than `bad_max`.
+pub fn run_drawn(
+    scenario: &Scenario,
+    drawn: &Drawn,
+    factor: f64,
+    policy: Policy,
+    bad_max: Option<f64>,
+) -> Stats {
+    let network = scenario.network;
+    match policy {
+        // The loop is compiled for our own dispatcher, without calls through a pointer.
+        Policy::Rules(rules) => {
+            let mut dispatcher = Dispatcher::new(rules, network);
+            simulate_drawn(scenario, drawn, factor, &mut dispatcher, bad_max)
+        }
+        other => simulate_drawn(scenario, drawn, factor, &mut other.dispatcher(network), bad_max),
+    }
 }
 
 fn is_good(stats: &Stats) -> bool {

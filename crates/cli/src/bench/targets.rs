@@ -6,7 +6,7 @@ use fermata_dispatch::Policy;
 use fermata_sim::symphony::{
     Contender, Lab, LoadPoint, Model, Pool, figure2_pool, lone_wait, sweep, zoo_1080ti, zoo_a100,
 };
-use fermata_sim::{Drawn, Scenario, Search, goodput, simulate_drawn};
+use fermata_sim::{Drawn, Scenario, Search, goodput, run_drawn};
 
 use super::Bench;
 use super::document::{Section, Table};
@@ -274,9 +274,8 @@ fn speeds(lab: &Lab<'_>) -> String {
 
 /// Nanoseconds of one run of dispatch and event loop, the arrivals drawn before, nothing but counts kept.
 fn time(scenario: &Scenario, drawn: &Drawn, policy: Policy) -> f64 {
-    let mut dispatcher = policy.dispatcher(scenario.network);
     let start = Instant::now();
-    let stats = simulate_drawn(scenario, drawn, 1.0, &mut dispatcher, None);
+    let stats = run_drawn(scenario, drawn, 1.0, policy, None);
     let took = start.elapsed();
     assert!(stats.total().offered > 0, "requests came");
     took.as_secs_f64() * 1e9
