@@ -1,0 +1,111 @@
+//! The types of tensor elements, named as the Open Inference Protocol names them.
+
+use std::fmt;
+
+/// What the elements of a tensor are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DataType {
+    /// One byte, zero or one.
+    Bool,
+    /// Unsigned, 8 bits.
+    Uint8,
+    /// Unsigned, 16 bits.
+    Uint16,
+    /// Unsigned, 32 bits.
+    Uint32,
+    /// Unsigned, 64 bits.
+    Uint64,
+    /// Signed, 8 bits.
+    Int8,
+    /// Signed, 16 bits.
+    Int16,
+    /// Signed, 32 bits.
+    Int32,
+    /// Signed, 64 bits.
+    Int64,
+    /// IEEE half precision.
+    Fp16,
+    /// IEEE single precision.
+    Fp32,
+    /// IEEE double precision.
+    Fp64,
+    /// The upper half of a single.
+    Bf16,
+    /// Strings of bytes, each with its length before it.
+    Bytes,
+}
+
+impl DataType {
+    /// All of them, in the order of Triton's configuration.
+    pub const ALL: [Self; 14] = [
+        Self::Bool,
+        Self::Uint8,
+        Self::Uint16,
+        Self::Uint32,
+        Self::Uint64,
+        Self::Int8,
+        Self::Int16,
+        Self::Int32,
+        Self::Int64,
+        Self::Fp16,
+        Self::Fp32,
+        Self::Fp64,
+        Self::Bytes,
+        Self::Bf16,
+    ];
+
+    /// The protocol's name: `FP32`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "BOOL",
+            Self::Uint8 => "UINT8",
+            Self::Uint16 => "UINT16",
+            Self::Uint32 => "UINT32",
+            Self::Uint64 => "UINT64",
+            Self::Int8 => "INT8",
+            Self::Int16 => "INT16",
+            Self::Int32 => "INT32",
+            Self::Int64 => "INT64",
+            Self::Fp16 => "FP16",
+            Self::Fp32 => "FP32",
+            Self::Fp64 => "FP64",
+            Self::Bf16 => "BF16",
+            Self::Bytes => "BYTES",
+        }
+    }
+
+    /// The type of this protocol name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|datatype| datatype.name() == name)
+    }
+
+    /// Bytes an element; `None` where elements differ in length.
+    pub fn size(self) -> Option<usize> {
+        match self {
+            Self::Bool | Self::Uint8 | Self::Int8 => Some(1),
+            Self::Uint16 | Self::Int16 | Self::Fp16 | Self::Bf16 => Some(2),
+            Self::Uint32 | Self::Int32 | Self::Fp32 => Some(4),
+            Self::Uint64 | Self::Int64 | Self::Fp64 => Some(8),
+            Self::Bytes => None,
+        }
+    }
+}
+
+impl fmt::Display for DataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_leads_back() {
+        for datatype in DataType::ALL {
+            assert_eq!(DataType::from_name(datatype.name()), Some(datatype));
+        }
+        assert_eq!(DataType::from_name("fp32"), None);
+    }
+}

@@ -1,0 +1,69 @@
+//! What an engine is.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::{Signature, Tensor};
+
+/// The inputs of one request, in the order of the signature. Where a model has a batch axis, it is 1 here:
+/// a request of several rows is several items.
+pub type Inputs = Vec<Tensor>;
+
+/// The outputs of one request, in the order of the signature; the batch axis, if any, is 1.
+pub type Outputs = Vec<Tensor>;
+
+/// Loads models.
+pub trait Engine: Send + Sync {
+    /// Its name, as in `fermata.toml`.
+    fn name(&self) -> &'static str;
+
+    /// What it runs on, in words that tell two devices of different speed apart.
+    fn device(&self) -> String;
+
+    /// Reads a model, far enough to know its signature.
+    fn load(&self, source: &Source) -> Result<Arc<dyn Model>, EngineError>;
+}
+
+/// Where a model is, and how it may use the machine.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The model's file.
+    pub file: PathBuf,
+    /// Threads that one session may use at a time.
+    pub threads: usize,
+}
+
+/// A model that was read. Dropping it and its sessions gives its memory back.
+pub trait Model: Send + Sync {
+    /// What goes in and what comes out, as the file says.
+    fn signature(&self) -> &Signature;
+
+    /// Makes ready to run with a signature that may be narrower than the file's: fewer outputs, another
+    /// order, a smaller batch. One session for each executor.
+    fn session(&self, signature: &Signature) -> Result<Box<dyn Session>, EngineError>;
+}
+
+/// A model made ready on one executor, which runs one batch at a time.
+pub trait Session: Send {
+    /// Runs a batch, and gives one result for each item, in order.
+    fn run(&mut self, batch: &[Inputs]) -> Result<Vec<Outputs>, EngineError>;
+}
+
+/// Why an engine could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The engine's library is not there.
+    #[error("{0}")]
+    Library(String),
+    /// The model cannot be read or is not supported.
+    #[error("{}: {reason}", file.display())]
+    Load {
+        /// The model's file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A batch failed.
+    #[error("{0}")]
+    Run(String),
+}

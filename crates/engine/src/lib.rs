@@ -1,0 +1,14 @@
+//! Where batches run: the words for tensors, the trait of an engine, and the engines.
+//!
+//! An engine knows nothing of requests, deadlines or clients: a session gets a batch of inputs and gives
+//! back as many outputs. Which batch, when and where is decided by `dispatch`.
+
+mod datatype;
+mod engine;
+mod signature;
+mod tensor;
+
+pub use datatype::DataType;
+pub use engine::{Engine, EngineError, Inputs, Model, Outputs, Session, Source};
+pub use signature::{Signature, TensorSpec};
+pub use tensor::Tensor;
