@@ -94,6 +94,10 @@ impl<S: Strategy> Dispatch for Central<S> {
                 pool.executors.leave(executor);
                 strategy.executor_changed(pool, executor);
             }
+            Event::Profile { model, spec } => {
+                pool.set_profile(model, &spec);
+                strategy.add_model(pool, model);
+            }
             Event::RemoveModel { model } => pool.remove(model, actions),
         }
         pool.drop_hopeless(now, actions);
