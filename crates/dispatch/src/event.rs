@@ -214,7 +214,7 @@ impl Actions {
 }
 
 /// A scheduler as a value: it is told the time, and answers with actions.
-pub trait Dispatch {
+pub trait Dispatch: Send {
     /// Applies one event at `now`, which never goes back, and appends what must be done.
     fn handle(&mut self, now: Time, event: Event, actions: &mut Actions);
 

@@ -4,9 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fermata_engine::Signature;
+use fermata_dispatch::DropReason;
+use fermata_engine::{Outputs, Signature, Tensor};
+use tokio::sync::oneshot;
+use tokio::time::timeout_at;
 
-use crate::inference::{Answer, Call, InferError};
+use crate::inference::{Answer, Call, InferError, Shed};
+use crate::metrics::{ModelMetrics, Outcome};
+use crate::pool::{Finished, Guard, Job, Place, Refused, span};
 use crate::proto;
 
 /// A version of a model that is being served. Whoever holds it can finish what it has begun, though the
@@ -25,11 +30,155 @@ pub struct Served {
     pub config: proto::ModelConfig,
     /// The names of classes by output, for those that have a label file.
     pub labels: BTreeMap<String, Vec<String>>,
+    pub(crate) metrics: Arc<ModelMetrics>,
+    pub(crate) place: Place,
+    /// Told when the last request has left.
+    pub(crate) gone: Option<oneshot::Sender<()>>,
+}
+
+/// A request, or one row of one, on its way.
+struct Pending<'a> {
+    guard: Guard<'a>,
+    reply: oneshot::Receiver<Result<Finished, Refused>>,
 }
 
 impl Served {
     /// Runs one request. Dropping the future cancels it.
-    pub async fn infer(self: &Arc<Self>, _call: Call) -> Result<Answer, InferError> {
-        Err(InferError::Unavailable("not yet".to_owned()))
+    pub async fn infer(self: &Arc<Self>, call: Call) -> Result<Answer, InferError> {
+        self.metrics.arrived();
+        let mut count = Count { served: self, arrival: call.arrival, queued: None, outcome: None };
+        let result = self.run(call, &mut count).await;
+        count.outcome = Some(match &result {
+            Ok(_) => Outcome::InTime,
+            Err(InferError::Shed { reason, .. }) => Outcome::Shed(*reason),
+            Err(InferError::Missed) => Outcome::Late,
+            Err(InferError::Cancelled) => Outcome::Cancelled,
+            Err(_) => Outcome::Failed,
+        });
+        result
     }
+
+    /// What is counted of it.
+    pub fn metrics(&self) -> &ModelMetrics {
+        &self.metrics
+    }
+
+    async fn run(
+        self: &Arc<Self>,
+        call: Call,
+        count: &mut Count<'_>,
+    ) -> Result<Answer, InferError> {
+        let Call { mut inputs, rows, arrival, timeout, patience } = call;
+        let wait = timeout.unwrap_or(self.slo).min(patience.unwrap_or(Duration::MAX));
+        let Some(due) = arrival.checked_add(wait) else {
+            return Err(InferError::Invalid("the timeout is too long".to_owned()));
+        };
+        let deadline = self.place.pool().clock().time(due);
+        let submit = |inputs: Vec<Tensor>| {
+            let (reply, receiver) = oneshot::channel();
+            let served = self.clone();
+            let guard =
+                self.place.submit(|id| Job { id, deadline, arrival, inputs, served, reply });
+            Pending { guard, reply: receiver }
+        };
+        // The timer of the runtime is too coarse to tell late from in time: it only ends a wait for an
+        // executor that hangs.
+        let late = due.into();
+        let outputs = if rows == 1 {
+            let part = submit(std::mem::take(&mut inputs));
+            timeout_at(late, part.finish(self, count)).await.map_err(|_| InferError::Missed)??
+        } else {
+            let parts: Vec<Pending<'_>> =
+                split(&inputs, rows).map_err(InferError::Invalid)?.into_iter().map(submit).collect();
+            let mut finished = Vec::with_capacity(rows);
+            for part in parts {
+                let outputs = timeout_at(late, part.finish(self, count)).await;
+                finished.push(outputs.map_err(|_| InferError::Missed)??);
+            }
+            join(finished)
+        };
+        if arrival.elapsed() > wait {
+            return Err(InferError::Missed);
+        }
+        Ok(Answer { outputs })
+    }
+
+    fn refuse(&self, refused: Refused) -> InferError {
+        match refused {
+            Refused::Dropped(DropReason::Cancelled) => InferError::Cancelled,
+            Refused::Dropped(DropReason::Late) => {
+                InferError::Shed { reason: Shed::Late, retry_after: self.slo }
+            }
+            Refused::Dropped(DropReason::Overload) => {
+                InferError::Shed { reason: Shed::Overload, retry_after: self.slo }
+            }
+            Refused::Dropped(DropReason::NotLoaded) => {
+                InferError::Unavailable(format!("model '{}' was unloaded", self.name))
+            }
+            Refused::Failed(reason) => InferError::Internal(reason),
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(gone) = self.gone.take() {
+            // Whoever unloads it may not wait for it.
+            let _ = gone.send(());
+        }
+    }
+}
+
+impl Pending<'_> {
+    async fn finish(mut self, served: &Served, count: &mut Count<'_>) -> Result<Outputs, InferError> {
+        let reply = (&mut self.reply).await;
+        self.guard.left();
+        match reply {
+            Ok(Ok(finished)) => {
+                count.queued = Some(count.queued.map_or(finished.queued, |q| q.max(finished.queued)));
+                Ok(finished.outputs)
+            }
+            Ok(Err(refused)) => Err(served.refuse(refused)),
+            Err(_) => Err(InferError::Unavailable("the server is stopping".to_owned())),
+        }
+    }
+}
+
+/// Counts a request once, however it leaves: a future that is dropped was cancelled.
+struct Count<'a> {
+    served: &'a Served,
+    arrival: std::time::Instant,
+    queued: Option<fermata_core::Span>,
+    outcome: Option<Outcome>,
+}
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        let outcome = self.outcome.unwrap_or(Outcome::Cancelled);
+        let latency = span(self.arrival.elapsed());
+        self.served.metrics.left(outcome, latency, self.queued.unwrap_or_default());
+    }
+}
+
+/// One item for each row.
+fn split(inputs: &[Tensor], rows: usize) -> Result<Vec<Vec<Tensor>>, String> {
+    let mut items: Vec<Vec<Tensor>> = (0..rows).map(|_| Vec::with_capacity(inputs.len())).collect();
+    for input in inputs {
+        for (item, row) in items.iter_mut().zip(input.rows(rows)) {
+            item.push(row);
+        }
+    }
+    Ok(items)
+}
+
+/// The outputs of all rows, one after the other.
+fn join(items: Vec<Outputs>) -> Outputs {
+    let mut columns: Vec<Vec<Tensor>> = Vec::new();
+    for item in items {
+        columns.resize_with(item.len(), Vec::new);
+        for (column, tensor) in columns.iter_mut().zip(item) {
+            column.push(tensor);
+        }
+    }
+    columns.into_iter().map(Tensor::concat).collect()
 }
