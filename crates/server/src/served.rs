@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use fermata_dispatch::DropReason;
 use fermata_engine::{Outputs, Signature, Tensor};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout_at;
 
 use crate::inference::{Answer, Call, InferError, Shed};
 use crate::metrics::{ModelMetrics, Outcome};
-use crate::pool::{Finished, Guard, Job, Place, Refused, span};
+use crate::pool::{Finished, Guard, Job, Place, Pool, Refused, span};
 use crate::proto;
 
 /// A version of a model that is being served. Whoever holds it can finish what it has begun, though the
@@ -32,8 +32,8 @@ pub struct Served {
     pub labels: BTreeMap<String, Vec<String>>,
     pub(crate) metrics: Arc<ModelMetrics>,
     pub(crate) place: Place,
-    /// Told when the last request has left.
-    pub(crate) gone: Option<oneshot::Sender<()>>,
+    /// Closed when the last request has left.
+    gone: watch::Sender<()>,
 }
 
 /// A request, or one row of one, on its way.
@@ -43,6 +43,27 @@ struct Pending<'a> {
 }
 
 impl Served {
+    #[expect(clippy::too_many_arguments, reason = "the parts of one thing, named at its only maker")]
+    pub(crate) fn new(
+        name: String,
+        version: String,
+        signature: Signature,
+        slo: Duration,
+        config: proto::ModelConfig,
+        labels: BTreeMap<String, Vec<String>>,
+        metrics: Arc<ModelMetrics>,
+        place: Place,
+    ) -> Self {
+        let gone = watch::Sender::new(());
+        Self { name, version, signature, slo, config, labels, metrics, place, gone }
+    }
+
+    /// Ends when the last who held this has let go.
+    pub(crate) fn gone(&self) -> impl Future<Output = ()> + use<> {
+        let mut held = self.gone.subscribe();
+        async move { while held.changed().await.is_ok() {} }
+    }
+
     /// Runs one request. Dropping the future cancels it.
     pub async fn infer(self: &Arc<Self>, call: Call) -> Result<Answer, InferError> {
         self.metrics.arrived();
@@ -56,6 +77,11 @@ impl Served {
             Err(_) => Outcome::Failed,
         });
         result
+    }
+
+    /// Whether it runs in this pool.
+    pub(crate) fn is_in(&self, pool: &Arc<Pool>) -> bool {
+        Arc::ptr_eq(self.place.pool(), pool)
     }
 
     /// What is counted of it.
@@ -88,14 +114,13 @@ impl Served {
             let part = submit(std::mem::take(&mut inputs));
             timeout_at(late, part.finish(self, count)).await.map_err(|_| InferError::Missed)??
         } else {
-            let parts: Vec<Pending<'_>> =
-                split(&inputs, rows).map_err(InferError::Invalid)?.into_iter().map(submit).collect();
+            let parts: Vec<Pending<'_>> = split(&inputs, rows).into_iter().map(submit).collect();
             let mut finished = Vec::with_capacity(rows);
             for part in parts {
                 let outputs = timeout_at(late, part.finish(self, count)).await;
                 finished.push(outputs.map_err(|_| InferError::Missed)??);
             }
-            join(finished)
+            join(finished).map_err(InferError::Internal)?
         };
         if arrival.elapsed() > wait {
             return Err(InferError::Missed);
@@ -116,15 +141,6 @@ impl Served {
                 InferError::Unavailable(format!("model '{}' was unloaded", self.name))
             }
             Refused::Failed(reason) => InferError::Internal(reason),
-        }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        if let Some(gone) = self.gone.take() {
-            // Whoever unloads it may not wait for it.
-            let _ = gone.send(());
         }
     }
 }
@@ -161,18 +177,18 @@ impl Drop for Count<'_> {
 }
 
 /// One item for each row.
-fn split(inputs: &[Tensor], rows: usize) -> Result<Vec<Vec<Tensor>>, String> {
+fn split(inputs: &[Tensor], rows: usize) -> Vec<Vec<Tensor>> {
     let mut items: Vec<Vec<Tensor>> = (0..rows).map(|_| Vec::with_capacity(inputs.len())).collect();
     for input in inputs {
         for (item, row) in items.iter_mut().zip(input.rows(rows)) {
             item.push(row);
         }
     }
-    Ok(items)
+    items
 }
 
 /// The outputs of all rows, one after the other.
-fn join(items: Vec<Outputs>) -> Outputs {
+fn join(items: Vec<Outputs>) -> Result<Outputs, String> {
     let mut columns: Vec<Vec<Tensor>> = Vec::new();
     for item in items {
         columns.resize_with(item.len(), Vec::new);
@@ -180,5 +196,5 @@ fn join(items: Vec<Outputs>) -> Outputs {
             column.push(tensor);
         }
     }
-    columns.into_iter().map(Tensor::concat).collect()
+    columns.iter().map(|parts| Tensor::concat(parts)).collect()
 }

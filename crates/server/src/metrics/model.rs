@@ -33,6 +33,9 @@ impl Outcome {
         Self::Failed,
     ];
 
+    /// Those that count against the objective.
+    pub const BAD: [Self; 3] = [Self::Late, Self::Shed(Shed::Late), Self::Shed(Shed::Overload)];
+
     /// As the label of a metric.
     pub fn word(self) -> &'static str {
         match self {
@@ -101,7 +104,7 @@ impl ModelMetrics {
     /// Nothing counted yet.
     pub fn new(slo: Span, max_batch: usize) -> Self {
         Self {
-            edges: EDGES.map(|part| Span((part * slo.0 as f64) as u64)),
+            edges: edges(slo),
             outcomes: Default::default(),
             latencies: Default::default(),
             latency_sum: AtomicU64::new(0),
@@ -111,6 +114,11 @@ impl ModelMetrics {
             last: AtomicU64::new(0),
             batches: (0..max_batch).map(|_| Batches::default()).collect(),
         }
+    }
+
+    /// Whether a model of this SLO and largest batch can go on with these counters.
+    pub(crate) fn fits(&self, slo: Span, max_batch: usize) -> bool {
+        self.batches.len() == max_batch && self.edges == edges(slo)
     }
 
     pub(crate) fn arrived(&self) {
@@ -189,6 +197,10 @@ impl ModelMetrics {
         });
         each.filter(|batches| batches.count > 0).collect()
     }
+}
+
+fn edges(slo: Span) -> [Span; EDGES.len()] {
+    EDGES.map(|part| Span((part * slo.0 as f64) as u64))
 }
 
 #[cfg(test)]
