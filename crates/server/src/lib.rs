@@ -2,5 +2,6 @@
 
 pub mod inference;
 pub mod proto;
+pub mod repository;
 pub mod served;
 pub mod service;
