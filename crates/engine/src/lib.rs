@@ -6,11 +6,13 @@
 mod datatype;
 mod emulated;
 mod engine;
+mod onnx;
 mod signature;
 mod tensor;
 
 pub use datatype::DataType;
 pub use emulated::Emulated;
 pub use engine::{Engine, EngineError, Inputs, Model, Outputs, Session, Source};
+pub use onnx::OnnxRuntime;
 pub use signature::{Signature, TensorSpec};
 pub use tensor::Tensor;
