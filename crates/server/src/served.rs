@@ -79,9 +79,9 @@ impl Served {
         result
     }
 
-    /// Whether it runs in this pool.
-    pub(crate) fn is_in(&self, pool: &Arc<Pool>) -> bool {
-        Arc::ptr_eq(self.place.pool(), pool)
+    /// The pool in which it runs.
+    pub fn pool(&self) -> &Arc<Pool> {
+        self.place.pool()
     }
 
     /// What is counted of it.
@@ -197,4 +197,125 @@ fn join(items: Vec<Outputs>) -> Result<Outputs, String> {
         }
     }
     columns.iter().map(|parts| Tensor::concat(parts)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use bytes::Bytes;
+    use fermata_core::{Profile, Span};
+    use fermata_dispatch::{ModelSpec, Policy};
+    use fermata_engine::{DataType, Emulated, Model, TensorSpec};
+
+    use super::*;
+    use crate::pool::{Clock, PoolConfig};
+
+    /// A model of `l(b) = b + 4` ms on so many executors.
+    fn served(executors: usize, slo_ms: f64) -> Arc<Served> {
+        let spec = |name: &str| TensorSpec {
+            name: name.to_owned(),
+            datatype: DataType::Fp32,
+            shape: vec![2],
+        };
+        let signature =
+            Signature { max_batch: 16, inputs: vec![spec("x")], outputs: vec![spec("y")] };
+        let slo = Span::from_ms(slo_ms);
+        let profile = Profile::linear(Span::from_ms(1.0), Span::from_ms(4.0), slo).unwrap();
+        let config = PoolConfig {
+            name: "test".to_owned(),
+            executors,
+            policy: Policy::FERMATA,
+            margin: Span::ZERO,
+            recorder: None,
+        };
+        let pool = Pool::start(config, Clock::start()).unwrap();
+        let model = Emulated::new(signature.clone(), profile.clone());
+        let sessions = (0..executors).map(|_| model.session(&signature).unwrap()).collect();
+        let place = pool.add("echo", ModelSpec::uniform(slo, profile), sessions, None);
+        Arc::new(Served::new(
+            "echo".to_owned(),
+            "1".to_owned(),
+            signature,
+            Duration::from_nanos(slo.0),
+            proto::ModelConfig::default(),
+            BTreeMap::new(),
+            Arc::new(ModelMetrics::new(slo, 16)),
+            place,
+        ))
+    }
+
+    fn call(rows: u8) -> Call {
+        let data: Vec<u8> = (0..rows).flat_map(|row| [row; 8]).collect();
+        let (datatype, shape) = (DataType::Fp32, vec![i64::from(rows), 2]);
+        let inputs = vec![Tensor { datatype, shape, data: Bytes::from(data) }];
+        let rows = usize::from(rows);
+        Call { inputs, rows, arrival: Instant::now(), timeout: None, patience: None }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn rows_of_one_request_come_back_together_and_in_order() {
+        let served = served(2, 500.0);
+        let call = call(5);
+        let sent = call.inputs.clone();
+        assert_eq!(served.infer(call).await.unwrap().outputs, sent);
+        assert_eq!(served.metrics().rows(), 5);
+        assert_eq!(served.metrics().outcome(Outcome::InTime), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn every_request_of_an_overload_leaves_once() {
+        let served = served(1, 60.0);
+        let calls: Vec<_> = (0..500)
+            .map(|_| {
+                let served = served.clone();
+                tokio::spawn(async move { served.infer(call(1)).await })
+            })
+            .collect();
+        let (mut answered, mut shed) = (0, 0);
+        for call in calls {
+            match call.await.unwrap() {
+                Ok(_) => answered += 1,
+                Err(InferError::Shed { .. } | InferError::Missed) => shed += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(answered + shed, 500);
+        assert_eq!(served.metrics().pending(), 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_future_that_is_dropped_is_cancelled_and_the_model_goes_when_all_have_left() {
+        let served = served(1, 500.0);
+        let waiting: Vec<_> = (0..20)
+            .map(|_| {
+                let served = served.clone();
+                tokio::spawn(async move { served.infer(call(1)).await })
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        waiting.iter().for_each(tokio::task::JoinHandle::abort);
+        for call in waiting {
+            let _ = call.await;
+        }
+        let metrics = served.metrics.clone();
+        assert_eq!(metrics.pending(), 0);
+        assert!(metrics.outcome(Outcome::Cancelled) >= 19);
+        let (gone, pool) = (served.gone(), served.pool().clone());
+        drop(served);
+        gone.await;
+        pool.stop();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_deadline_shorter_than_one_execution_is_refused_at_once() {
+        let served = served(1, 500.0);
+        let began = Instant::now();
+        let hurried = Call { timeout: Some(Duration::from_millis(4)), ..call(1) };
+        let error = served.infer(hurried).await.unwrap_err();
+        assert!(matches!(error, InferError::Shed { reason: Shed::Late, .. }), "{error}");
+        assert!(began.elapsed() < Duration::from_millis(400));
+        let patient = Call { patience: Some(Duration::from_millis(4)), ..call(1) };
+        assert!(served.infer(patient).await.is_err(), "never later than the client waits");
+    }
 }

@@ -117,7 +117,7 @@ impl Server {
         let models = self.service.models();
         for (pool, advisor) in self.service.pools().zip(&self.advisors) {
             let (mut good, mut bad) = (0, 0);
-            for served in models.iter().filter(|served| served.is_in(pool)) {
+            for served in models.iter().filter(|served| Arc::ptr_eq(served.pool(), pool)) {
                 good += served.metrics().outcome(Outcome::InTime);
                 bad += Outcome::BAD.map(|outcome| served.metrics().outcome(outcome)).iter().sum::<u64>();
             }
@@ -169,7 +169,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let server =
         Arc::new(Server { service: service.clone(), advisors, started: SystemTime::now() });
 
-    let state = Arc::new(Frontend::new(server.clone(), config.limits, config.log));
+    let state = Arc::new(Frontend::new(service.clone(), config.limits, config.log));
     let (stop, stopped) = tokio::sync::watch::channel(());
     let mut frontends = tokio::task::JoinSet::new();
     let until_stopped = || {
@@ -177,13 +177,18 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         async move { while stopped.changed().await.is_ok() {} }
     };
     if let Some(listener) = http {
-        frontends.spawn(frontend::http::serve(listener, state.clone(), until_stopped()));
+        let status = frontend::status::router(server.clone());
+        frontends.spawn(frontend::http::serve(listener, state.clone(), status, until_stopped()));
     }
     if let Some(listener) = grpc {
         frontends.spawn(frontend::grpc::serve(listener, state.clone(), until_stopped()));
     }
     if let Some(listener) = metrics {
-        frontends.spawn(frontend::metrics::serve(listener, state.clone(), until_stopped()));
+        let router = frontend::status::metrics_router(server.clone());
+        let stop = until_stopped();
+        frontends.spawn(async move {
+            let _ = axum::serve(listener, router).with_graceful_shutdown(stop).await;
+        });
     }
     let background = tokio::spawn(keep_up(server.clone(), config.control));
     shutdown.await;
