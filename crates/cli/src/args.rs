@@ -6,6 +6,9 @@ use clap::builder::FalseyValueParser;
 use clap::{Args as Arguments, Parser, Subcommand};
 use fermata_dispatch::Policy;
 
+use crate::load::LoadArgs;
+use crate::models::ModelsArgs;
+
 /// Schedules deep neural networks on GPUs under latency objectives, holding each batch for exactly as long as
 /// its deadlines allow. So far it simulates; the server comes next.
 #[derive(Debug, Parser)]
@@ -18,6 +21,8 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Bench(BenchArgs),
+    Load(LoadArgs),
+    Models(ModelsArgs),
     Sim(SimArgs),
 }
 
@@ -25,6 +30,9 @@ const EXAMPLES: &str = "Examples:
   fermata sim examples/resnet50.toml                  what happens to this load
   fermata sim examples/resnet50.toml --goodput        how much more it could be
   fermata sim --help                                  every option, with the file's keys
+  fermata load http://localhost:8000 resnet50 --rate 500 --slo-ms 25
+                                                      what a server makes of this load
+  fermata models http://localhost:8000                what a server has
   fermata bench symphony --quick                      the paper's experiments, roughly";
 
 /// Repeats published experiments and writes what comes out.
