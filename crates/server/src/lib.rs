@@ -1,5 +1,6 @@
 //! The server: the dispatcher against the clock, behind the Open Inference Protocol.
 
+pub mod frontend;
 pub mod inference;
 pub mod proto;
 pub mod served;
