@@ -2,15 +2,33 @@
 //!
 //! Every message names the model and the tensor, what is expected and what was given.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use fermata_engine::{DataType, Tensor, TensorSpec};
+use fermata_engine::{DataType, Signature, Tensor, TensorSpec};
 
 use super::classify::classify;
 use super::payload::Payload;
 use super::shared_memory::Slot;
 use crate::inference::{Answer, InferError};
 use crate::served::Served;
+
+/// What of a model a request is checked against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Model<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// What goes in and what comes out.
+    pub(crate) signature: &'a Signature,
+    /// The names of classes by output.
+    pub(crate) labels: &'a BTreeMap<String, Vec<String>>,
+}
+
+impl<'a> From<&'a Served> for Model<'a> {
+    fn from(served: &'a Served) -> Self {
+        Self { name: &served.name, signature: &served.signature, labels: &served.labels }
+    }
+}
 
 /// An input as the client gave it.
 #[derive(Debug)]
@@ -60,7 +78,7 @@ pub(crate) struct Output<'a> {
 
 /// The inputs in the order of the signature, and the rows that each of them has.
 pub(crate) fn inputs<'a>(
-    model: &Served,
+    model: Model<'_>,
     given: impl Iterator<Item = Result<Input<'a>, InferError>>,
 ) -> Result<(Vec<Tensor>, usize), InferError> {
     let specs = &model.signature.inputs;
@@ -109,7 +127,7 @@ pub(crate) fn inputs<'a>(
 }
 
 /// The place of an output in the signature, which must not be among those that are `wanted` already.
-pub(crate) fn output(model: &Served, wanted: &[Wanted], name: &str) -> Result<usize, InferError> {
+pub(crate) fn output(model: Model<'_>, wanted: &[Wanted], name: &str) -> Result<usize, InferError> {
     let specs = &model.signature.outputs;
     let Some(index) = specs.iter().position(|spec| spec.name == name) else {
         return Err(invalid(format!(
@@ -126,15 +144,15 @@ pub(crate) fn output(model: &Served, wanted: &[Wanted], name: &str) -> Result<us
 
 /// What the client gets for `wanted`, with shared memory written.
 pub(crate) fn outputs(
-    model: &Served,
+    model: Model<'_>,
     wanted: Vec<Wanted>,
-    mut answer: Answer,
+    answer: Answer,
 ) -> Result<Vec<Output<'_>>, InferError> {
     let batched = model.signature.max_batch > 0;
     let mut outputs = Vec::with_capacity(wanted.len());
     for Wanted { output, classes, delivery } in wanted {
         let name = model.signature.outputs[output].name.as_str();
-        let tensor = answer.outputs.get_mut(output).ok_or_else(|| {
+        let tensor = answer.outputs.get(output).ok_or_else(|| {
             InferError::Internal(format!("model '{}' gave no output '{name}'", model.name))
         })?;
         let problem = |reason: String| output_problem(model, name, &reason);
@@ -153,12 +171,12 @@ pub(crate) fn outputs(
 }
 
 /// That something is wrong with an output.
-pub(crate) fn output_problem(model: &Served, name: &str, reason: &str) -> InferError {
+pub(crate) fn output_problem(model: Model<'_>, name: &str, reason: &str) -> InferError {
     invalid(format!("output '{name}' of model '{}' {reason}", model.name))
 }
 
 /// That requests which belong together are not supported.
-pub(crate) fn no_sequences(model: &Served) -> InferError {
+pub(crate) fn no_sequences(model: Model<'_>) -> InferError {
     InferError::Unsupported(format!(
         "model '{}' takes no sequences: parameters sequence_id, sequence_start and sequence_end are \
          not supported",
@@ -171,7 +189,7 @@ fn invalid(message: String) -> InferError {
 }
 
 /// How many rows an input of this shape has.
-fn rows(model: &Served, spec: &TensorSpec, shape: &[i64]) -> Result<usize, String> {
+fn rows(model: Model<'_>, spec: &TensorSpec, shape: &[i64]) -> Result<usize, String> {
     let max = model.signature.max_batch;
     if max == 0 {
         return if fits(shape, &spec.shape) {

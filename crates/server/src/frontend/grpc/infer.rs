@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::frontend::check::{self, Delivery, Input, Output, Wanted};
+use crate::frontend::check::{self, Delivery, Input, Model, Output, Wanted};
 use crate::frontend::payload::Payload;
 use crate::frontend::shared_memory::{Regions, Slot};
 use crate::frontend::{Frontend, deadline};
@@ -19,19 +19,31 @@ use crate::served::Served;
 /// The parameters of a request, an input or an output.
 type Parameters = HashMap<String, InferParameter>;
 
-/// Answers one inference request. The client will not wait longer than `timeout` from `arrival`.
+/// What is known of the time of a request before it is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timing {
+    /// When it came.
+    pub(super) arrival: Instant,
+    /// How long the client waits for its call.
+    pub(super) patience: Option<Duration>,
+    /// The deadline that the call's metadata ask for.
+    pub(super) timeout: Option<Duration>,
+}
+
+/// Answers one inference request.
 pub(super) async fn infer(
     frontend: &Frontend,
     request: ModelInferRequest,
-    arrival: Instant,
-    timeout: Option<Duration>,
+    timing: Timing,
 ) -> Result<ModelInferResponse, InferError> {
     let model = frontend.service.model(&request.model_name, &request.model_version)?;
-    let Request { id, inputs, rows, wanted, timeout: own } =
-        Request::parse(&model, &frontend.regions, request)?;
+    let checked = Model::from(&*model);
+    let Request { id, inputs, rows, wanted, timeout } =
+        Request::parse(checked, &frontend.regions, request)?;
+    let Timing { arrival, patience, timeout: own } = timing;
     let timeout = deadline::sooner(timeout, own);
-    let answer = model.infer(Call { inputs, rows, arrival, timeout }).await?;
-    Ok(response(&model, id, check::outputs(&model, wanted, answer)?))
+    let answer = model.infer(Call { inputs, rows, arrival, timeout, patience }).await?;
+    Ok(response(&model, id, check::outputs(checked, wanted, answer)?))
 }
 
 /// A request that fits its model.
@@ -46,7 +58,7 @@ struct Request {
 
 impl Request {
     fn parse(
-        model: &Served,
+        model: Model<'_>,
         regions: &Regions,
         mut request: ModelInferRequest,
     ) -> Result<Self, InferError> {
@@ -121,7 +133,7 @@ impl Raw {
 }
 
 fn wanted(
-    model: &Served,
+    model: Model<'_>,
     regions: &Regions,
     outputs: &[InferRequestedOutputTensor],
 ) -> Result<Vec<Wanted>, InferError> {

@@ -39,19 +39,22 @@ pub fn service(frontend: Arc<Frontend>) -> Inference {
 /// begun have been answered. An open `ModelStreamInfer` is such a request until its client ends it.
 pub async fn serve(
     listener: TcpListener,
-    service: Inference,
+    frontend: Arc<Frontend>,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), tonic::transport::Error> {
+) {
     // The default windows hold back tensors of a megabyte for several round trips.
     const STREAM_WINDOW: u32 = 4 << 20;
     const CONNECTION_WINDOW: u32 = 16 << 20;
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    Server::builder()
+    let served = Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .add_service(service)
+        .add_service(service(frontend))
         .serve_with_incoming_shutdown(incoming, shutdown)
-        .await
+        .await;
+    if let Err(error) = served {
+        tracing::error!(%error, "gRPC is no longer served");
+    }
 }
 
 /// The protocol's service. It compresses what it sends to those who compress what they send: every gRPC client

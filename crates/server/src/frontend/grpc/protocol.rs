@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::infer::infer;
+use super::infer::{Timing, infer};
 use super::status::status;
 use super::stream::Responses;
 use crate::frontend::describe::{LoadParameter, load_parameter};
@@ -37,11 +37,14 @@ impl fmt::Debug for Protocol {
     }
 }
 
-/// How long the client will wait, as its call says.
-fn timeout(metadata: &MetadataMap) -> Result<Option<Duration>, Status> {
-    let grpc = metadata.get("grpc-timeout").and_then(|value| deadline::from_grpc(value.as_bytes()));
+/// What a call's metadata say of its time.
+fn timing(metadata: &MetadataMap) -> Result<Timing, Status> {
+    let arrival = Instant::now();
+    let patience =
+        metadata.get("grpc-timeout").and_then(|value| deadline::from_grpc(value.as_bytes()));
     let own = metadata.get(deadline::HEADER).map(|value| deadline::from_header(value.as_bytes()));
-    Ok(deadline::sooner(grpc, own.transpose().map_err(Status::invalid_argument)?))
+    let timeout = own.transpose().map_err(Status::invalid_argument)?;
+    Ok(Timing { arrival, patience, timeout })
 }
 
 #[tonic::async_trait]
@@ -95,9 +98,8 @@ impl GrpcInferenceService for Protocol {
         &self,
         request: Request<ModelInferRequest>,
     ) -> Result<Response<ModelInferResponse>, Status> {
-        let arrival = Instant::now();
-        let timeout = timeout(request.metadata())?;
-        let response = infer(&self.frontend, request.into_inner(), arrival, timeout).await;
+        let timing = timing(request.metadata())?;
+        let response = infer(&self.frontend, request.into_inner(), timing).await;
         response.map(Response::new).map_err(status)
     }
 
@@ -105,9 +107,9 @@ impl GrpcInferenceService for Protocol {
         &self,
         request: Request<Streaming<ModelInferRequest>>,
     ) -> Result<Response<Responses>, Status> {
-        let timeout = timeout(request.metadata())?;
+        let timing = timing(request.metadata())?;
         let requests = request.into_inner();
-        Ok(Response::new(Responses::new(self.frontend.clone(), requests, timeout)))
+        Ok(Response::new(Responses::new(self.frontend.clone(), requests, timing)))
     }
 
     async fn model_config(

@@ -3,13 +3,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::task::JoinSet;
 use tokio_stream::Stream;
 use tonic::{Status, Streaming};
 
-use super::infer::infer;
+use super::infer::{Timing, infer};
 use crate::frontend::Frontend;
 use crate::proto::infer_parameter::ParameterChoice;
 use crate::proto::{
@@ -21,8 +21,8 @@ pub(crate) struct Responses {
     frontend: Arc<Frontend>,
     requests: Option<Streaming<ModelInferRequest>>,
     in_flight: JoinSet<ModelStreamInferResponse>,
-    /// The moment at which the client gives up the whole stream.
-    until: Option<Instant>,
+    /// Of the stream as a whole.
+    timing: Timing,
 }
 
 impl Responses {
@@ -32,10 +32,9 @@ impl Responses {
     pub(super) fn new(
         frontend: Arc<Frontend>,
         requests: Streaming<ModelInferRequest>,
-        timeout: Option<Duration>,
+        timing: Timing,
     ) -> Self {
-        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Self { frontend, requests: Some(requests), in_flight: JoinSet::new(), until }
+        Self { frontend, requests: Some(requests), in_flight: JoinSet::new(), timing }
     }
 
     /// Starts what has come. An error ends the stream.
@@ -47,7 +46,7 @@ impl Responses {
                 Poll::Ready(None) => self.requests = None,
                 Poll::Ready(Some(request)) => {
                     let frontend = self.frontend.clone();
-                    self.in_flight.spawn(answer(frontend, request?, self.until));
+                    self.in_flight.spawn(answer(frontend, request?, self.timing));
                 }
             }
         }
@@ -78,12 +77,15 @@ impl Stream for Responses {
 async fn answer(
     frontend: Arc<Frontend>,
     request: ModelInferRequest,
-    until: Option<Instant>,
+    stream: Timing,
 ) -> ModelStreamInferResponse {
+    // The client's patience began with the stream; a deadline counts for each request.
     let arrival = Instant::now();
-    let timeout = until.map(|until| until.saturating_duration_since(arrival));
+    let since = arrival.duration_since(stream.arrival);
+    let patience = stream.patience.map(|patience| patience.saturating_sub(since));
+    let timing = Timing { arrival, patience, ..stream };
     let (id, name) = (request.id.clone(), request.model_name.clone());
-    match infer(&frontend, request, arrival, timeout).await {
+    match infer(&frontend, request, timing).await {
         Ok(mut response) => {
             let last = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
             response.parameters.insert("triton_final_response".to_owned(), last);

@@ -1,6 +1,5 @@
 //! Inference over HTTP, from headers to headers.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -11,7 +10,7 @@ use bytes::Bytes;
 use super::body::{self, Encoding, Parts};
 use super::refusal::Refusal;
 use super::request::Request;
-use crate::frontend::check::{self, Delivery, Output};
+use crate::frontend::check::{self, Delivery, Model, Output};
 use crate::frontend::{Frontend, deadline, json};
 use crate::inference::{Call, InferError};
 use crate::served::Served;
@@ -36,13 +35,14 @@ pub(crate) async fn infer(
     let arrival = Instant::now();
     let body = body::read(headers, body, frontend.limits.request_bytes).await?;
     let model = frontend.service.model(name, version)?;
-    let request = Request::parse(&model, &frontend.regions, &body, json_length(headers)?)?;
+    let checked = Model::from(&*model);
+    let request = Request::parse(checked, &frontend.regions, &body, json_length(headers)?)?;
     // Inputs keep the parts of the body that they need.
     drop(body);
     let timeout = deadline::sooner(request.timeout, header_timeout(headers)?);
     let Request { id, inputs, rows, wanted, .. } = request;
-    let answer = model.infer(Call { inputs, rows, arrival, timeout }).await?;
-    let outputs = check::outputs(&model, wanted, answer)?;
+    let answer = model.infer(Call { inputs, rows, arrival, timeout, patience: None }).await?;
+    let outputs = check::outputs(checked, wanted, answer)?;
     respond(&model, &id, outputs, Encoding::of_response(headers)).await
 }
 
@@ -70,7 +70,7 @@ fn header_timeout(headers: &HeaderMap) -> Result<Option<Duration>, InferError> {
 }
 
 async fn respond(
-    model: &Arc<Served>,
+    model: &Served,
     id: &str,
     outputs: Vec<Output<'_>>,
     encoding: Option<Encoding>,
@@ -167,7 +167,7 @@ fn write_output(model: &Served, output: &Output<'_>, out: &mut Vec<u8>) -> Resul
         Delivery::Json => {
             out.extend_from_slice(b",\"data\":");
             json::write(tensor, out)
-                .map_err(|reason| check::output_problem(model, name, &reason))?;
+                .map_err(|reason| check::output_problem(model.into(), name, &reason))?;
         }
         Delivery::Shared(slot) => {
             out.extend_from_slice(b",\"parameters\":{\"shared_memory_region\":");

@@ -54,19 +54,23 @@ pub fn router(frontend: Arc<Frontend>) -> Router {
         .with_state(frontend)
 }
 
-/// Serves until `shutdown` is ready; then takes no more connections, and returns when the requests that were
-/// begun have been answered.
+/// Serves the protocol, and `others` beside it, until `shutdown` is ready; then takes no more connections, and
+/// returns when the requests that were begun have been answered.
 pub async fn serve(
     listener: TcpListener,
-    router: Router,
+    frontend: Arc<Frontend>,
+    others: Router,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
+) {
     let listener = listener.tap_io(|stream| {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection waits before it sends");
         }
     });
-    axum::serve(listener, router).with_graceful_shutdown(shutdown).await
+    let router = router(frontend).merge(others);
+    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(shutdown).await {
+        tracing::error!(%error, "HTTP is no longer served");
+    }
 }
 
 /// What the routes below share.

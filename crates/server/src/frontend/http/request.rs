@@ -8,12 +8,11 @@ use fermata_engine::Tensor;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::frontend::check::{self, Delivery, Input, Wanted};
+use crate::frontend::check::{self, Delivery, Input, Model, Wanted};
 use crate::frontend::payload::Payload;
 use crate::frontend::shared_memory::Regions;
 use crate::frontend::{deadline, json};
 use crate::inference::InferError;
-use crate::served::Served;
 
 /// A request that fits its model.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ pub(crate) struct Request {
 impl Request {
     /// Reads a body whose first `json_length` bytes are JSON; all of it, if `None`.
     pub(crate) fn parse(
-        model: &Served,
+        model: Model<'_>,
         regions: &Regions,
         body: &Bytes,
         json_length: Option<usize>,
@@ -60,7 +59,7 @@ impl Request {
     }
 
     fn from_head(
-        model: &Served,
+        model: Model<'_>,
         regions: &Regions,
         mut head: Head<'_>,
         binary: Bytes,
@@ -212,7 +211,7 @@ impl Binary {
     }
 }
 
-fn wanted(model: &Served, regions: &Regions, head: &Head<'_>) -> Result<Vec<Wanted>, InferError> {
+fn wanted(model: Model<'_>, regions: &Regions, head: &Head<'_>) -> Result<Vec<Wanted>, InferError> {
     let delivery = |binary| if binary { Delivery::Binary } else { Delivery::Json };
     let by_default = head.parameters.binary_data_output;
     if head.outputs.is_empty() {
