@@ -23,11 +23,9 @@ const FIRST_OCTAVE: u32 = 10;
 /// The histogram halves its counts when it has this many: it remembers about the last thousand gaps.
 const GAPS_MAX: u32 = 1024;
 
-/// Where not to hold is the rule, some time is held if that gains this share of what an arrival is worth; where
-/// to hold is the rule, it ends before frontrun if that gains that much. Less may be an accident of the gaps that were
-/// seen, and to give up holding by mistake costs more than to hold.
+/// Where not to hold is the rule, some time is held if that gains this share of what an arrival is worth. Less may be
+/// an accident of the gaps that were seen.
 const GAIN_TO_HOLD: f64 = 0.1;
-const GAIN_TO_STOP: f64 = 0.25;
 
 /// The arrivals of one model, summarised.
 #[derive(Clone, Debug)]
@@ -35,7 +33,8 @@ pub struct Pace {
     last: Time,
     beat: Time,
     count: u32,
-    beats: u32,
+    /// How long the samples lasted that the rate remembers; zero before the first.
+    sampled_ns: f64,
     /// Requests per nanosecond.
     rate: f64,
     total: u32,
@@ -45,7 +44,15 @@ pub struct Pace {
 impl Pace {
     /// Nothing has arrived yet.
     pub fn new(now: Time) -> Self {
-        Self { last: now, beat: now, count: 0, beats: 0, rate: 0.0, total: 0, gaps: [0; BUCKETS] }
+        Self {
+            last: now,
+            beat: now,
+            count: 0,
+            sampled_ns: 0.0,
+            rate: 0.0,
+            total: 0,
+            gaps: [0; BUCKETS],
+        }
     }
 
     /// A request arrived. True when it is time to derive from the pace anew: at each sample of the rate,
@@ -56,7 +63,7 @@ impl Pace {
         let gap = (now - self.last).0;
         self.last = now;
         self.count += 1;
-        if self.beats == 0 && self.count == 1 {
+        if self.sampled_ns == 0.0 && self.count == 1 {
             self.beat = now; // There is no gap before the first request.
             return false;
         }
@@ -65,18 +72,18 @@ impl Pace {
         }
         let elapsed = (now - self.beat).0;
         if elapsed < BEAT_NS || (self.count < BEAT_REQUESTS && elapsed < BEAT_NS_MAX) {
-            if self.beats == 0 {
+            if self.sampled_ns == 0.0 {
                 self.rate = f64::from(self.count - 1) / elapsed.max(FIRST_NS) as f64;
                 return self.count.is_power_of_two();
             }
             return self.count.is_multiple_of(BEAT_REQUESTS);
         }
-        self.beats += 1;
-        let sample = f64::from(self.count) / elapsed as f64;
-        // At first every sample weighs the same; later the old ones fade.
+        // A sample weighs as much as it lasted: it ends with a request, so that short ones tell of too high a rate.
+        // At first every moment weighs the same; later the old ones fade.
         let elapsed = elapsed as f64;
-        let weight = (elapsed / (elapsed + MEMORY_NS)).max(1.0 / f64::from(self.beats));
-        self.rate += (sample - self.rate) * weight;
+        let sample = f64::from(self.count) / elapsed;
+        self.rate += (sample - self.rate) * elapsed / (elapsed + self.sampled_ns);
+        self.sampled_ns = (self.sampled_ns + elapsed).min(MEMORY_NS);
         self.beat = now;
         self.count = 0;
         true
@@ -109,7 +116,7 @@ impl Pace {
 
     /// The model is quiet: its rate is zero until requests come again.
     pub fn fall_quiet(&mut self) {
-        (self.rate, self.count, self.beats) = (0.0, 0, 0);
+        (self.rate, self.count, self.sampled_ns) = (0.0, 0, 0.0);
     }
 
     /// Requests per nanosecond; zero before there are two requests.
@@ -131,25 +138,11 @@ impl Pace {
         (squares * f64::from(self.total) / (sum * sum) - 1.0).max(0.0)
     }
 
-    /// How long after an arrival to hold for the next one, where holding on for ever is the rule: until
-    /// then, unless to stop earlier is clearly better.
-    pub fn patience_from_forever(&self, saving: f64, price: f64) -> Span {
-        let (patience, gain, forever) = self.best_patience(saving, price);
-        if gain - forever < GAIN_TO_STOP * saving { Span::MAX } else { patience }
-    }
-
-    /// How long after an arrival to hold for the next one, where not to hold is the rule: not at all,
-    /// unless to hold for some time is clearly better.
-    pub fn patience_from_none(&self, saving: f64, price: f64) -> Span {
-        let (patience, gain, _) = self.best_patience(saving, price);
-        if gain < GAIN_TO_HOLD * saving { Span::ZERO } else { patience }
-    }
-
-    /// The `t` that maximises `saving P(gap <= t) - price E[min(gap, t)]`, the maximum, and its value for
-    /// unlimited `t`: the next arrival is worth `saving` nanoseconds of executor time, and waiting costs
-    /// `price` per nanosecond.
-    fn best_patience(&self, saving: f64, price: f64) -> (Span, f64, f64) {
-        let (mut patience, mut best, mut gain) = (Span::ZERO, 0.0, 0.0);
+    /// How long after an arrival to hold for the next one, where not to hold is the rule: not at all, unless to
+    /// hold for some time is clearly better. It is the `t` that maximises `saving P(gap <= t) - price E[min(gap, t)]`:
+    /// the next arrival is worth `saving` nanoseconds of executor time, and waiting costs `price` per nanosecond.
+    pub fn patience(&self, saving: f64, price: f64) -> Span {
+        let (mut patience, mut best) = (Span::ZERO, GAIN_TO_HOLD * saving);
         let (mut waited, mut left, mut from) = (0.0, 1.0, 0.0);
         for (at, &count) in self.gaps.iter().enumerate() {
             if count == 0 {
@@ -160,12 +153,12 @@ impl Pace {
             waited += left * (start - from) + (left - share / 2.0) * (end - start);
             left -= share;
             from = end;
-            gain = saving * (1.0 - left) - price * waited;
+            let gain = saving * (1.0 - left) - price * waited;
             if gain > best {
                 (patience, best) = (Span(end as u64), gain);
             }
         }
-        (patience, best, gain)
+        patience
     }
 }
 
@@ -207,11 +200,10 @@ mod tests {
             now.0 += if i % 10 == 0 { 100_000_000 } else { 100_000 };
             pace.arrive(now, false);
         }
-        let patience = pace.patience_from_none(1e6, 0.5);
+        let patience = pace.patience(1e6, 0.5);
         assert!((100_000..1_000_000).contains(&patience.0), "{patience}");
-        assert_eq!(pace.patience_from_forever(1e6, 0.5), patience);
-        assert_eq!(pace.patience_from_none(1e3, 0.5), Span::ZERO, "worth nothing, not waited for");
-        assert_eq!(pace.patience_from_forever(1e6, 0.0), Span::MAX, "waiting that costs nothing");
+        assert_eq!(pace.patience(1e3, 0.5), Span::ZERO, "worth nothing, not waited for");
+        assert!(pace.patience(1e6, 0.0).0 > 100_000_000, "waiting that costs nothing");
         assert!(pace.variation() > 5.0);
     }
 }

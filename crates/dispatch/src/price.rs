@@ -39,6 +39,13 @@ pub struct Signal {
 /// A batch's latency enters the mean with this weight: it remembers about the last hundred batches.
 const LATENCY_WEIGHT: f64 = 0.01;
 
+/// Holding loses this many standard deviations of the time that it takes to gather a batch.
+const DEVIATIONS: f64 = 1.1;
+/// The moments of an executor's idleness, about, at which all others may turn out to be busy.
+const LOOKS: f64 = 4.0;
+/// Batches are not taken to come more regularly than this.
+const VARIATION_MIN: f64 = 0.001;
+
 /// The market of one pool.
 #[derive(Clone, Debug, Default)]
 pub struct Market {
@@ -87,7 +94,7 @@ impl Market {
         let executors = self.executors.max(1) as f64;
         let total = self.total.load.max(f64::MIN_POSITIVE);
         let load = self.total.load / executors;
-        let price = wait_probability(load, executors) * (1.0 + self.total.variation / total) / 2.0;
+        let price = price(load, executors, self.total.variation / total);
         self.signal = Signal {
             load,
             price,
@@ -97,6 +104,15 @@ impl Market {
             main_class: self.signal.main_class,
         };
     }
+}
+
+/// What a moment of idleness costs in a pool of this load, for this squared coefficient of variation of the time
+/// between a model's batches.
+fn price(load: f64, executors: f64, variation: f64) -> f64 {
+    // The more the batches deviate, the fewer executors share the deviations in effect (Hayward).
+    let effective = executors / variation.max(VARIATION_MIN);
+    let needed = (LOOKS * wait_probability(load, effective)).min(1.0);
+    DEVIATIONS * variation.sqrt() * needed
 }
 
 /// The probability that all executors are busy, were arrivals and services memoryless: Erlang's C in
@@ -115,6 +131,15 @@ mod tests {
         assert!(wait_probability(0.3, 24.0) < 0.001);
         assert_eq!(wait_probability(1.5, 24.0), 1.0);
         assert!(wait_probability(0.9, 8.0) > wait_probability(0.9, 64.0));
+    }
+
+    #[test]
+    fn idleness_is_dearer_the_more_the_batches_vary_and_the_fuller_the_pool() {
+        assert_eq!(price(1.0, 8.0, 1.0), DEVIATIONS);
+        assert!((price(1.2, 64.0, 0.25) - DEVIATIONS / 2.0).abs() < 1e-12);
+        assert!(price(0.7, 24.0, 0.03) < 1e-6, "regular batches leave a slack pool slack");
+        assert!(price(0.7, 16.0, 2.4) > DEVIATIONS, "bursts fill it now and then");
+        assert_eq!(price(0.9, 8.0, 0.0), 0.0);
     }
 
     #[test]

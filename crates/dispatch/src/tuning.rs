@@ -57,9 +57,8 @@ impl Tuning {
         let (cost, marginal) = costs(profile, batch);
         let saving = (cost - marginal).max(0.0);
         let load = pace.rate() * cost;
-        let gain = pace.rate() * saving;
         self.report.load = load;
-        self.report.gain = load * gain;
+        self.report.gain = load * pace.rate() * saving;
         self.report.variation = load * pace.variation() / batch;
         let companions = pace.rate() * slack.0 as f64;
         self.patience = if companions < COMPANIONS_MIN {
@@ -67,9 +66,9 @@ impl Tuning {
         } else if signal.hold {
             // The whole pool holds: a model for which it does not pay would only take the executors
             // that the others count on.
-            pace.patience_from_forever(saving, signal.price.min(gain))
+            Span::MAX
         } else {
-            pace.patience_from_none(saving, signal.price)
+            pace.patience(saving, signal.price)
         };
     }
 
