@@ -27,13 +27,14 @@ pub struct Resolved {
     pub engine: EngineKind,
     /// The names of classes by output, for those that have a label file.
     pub labels: BTreeMap<String, Vec<String>>,
+    /// The shapes of inputs with which to measure it, for those that may have any.
+    pub shapes: BTreeMap<String, Vec<i64>>,
     /// What has no effect.
     pub notes: Vec<Note>,
 }
 
 /// Brings a model's files together. `file` is what its model file says; an emulated model needs none.
 pub fn resolve(entry: &ModelEntry, file: Option<&Signature>) -> Result<Resolved, RepositoryError> {
-    let mut notes = entry.notes.clone();
     let (signature, engine) = match &entry.settings.engine {
         EngineKind::Emulated(profile) => {
             let signature = emulated_signature(entry, file)?;
@@ -46,21 +47,22 @@ pub fn resolve(entry: &ModelEntry, file: Option<&Signature>) -> Result<Resolved,
                     "the model's file was not read",
                 ));
             };
-            (agree(entry, file, &mut notes)?, EngineKind::OnnxRuntime)
+            (agree(entry, file)?, EngineKind::OnnxRuntime)
         }
     };
     if signature.inputs.is_empty() || signature.outputs.is_empty() {
         let reason = "has no inputs or no outputs: there is nothing to ask for";
         return Err(RepositoryError::layout(&entry.folder, reason));
     }
-    let config = complete(entry, &signature);
+    entry.settings.check_shapes(&signature.inputs)?;
     Ok(Resolved {
+        config: complete(entry, &signature),
         signature,
-        config,
         slo: entry.settings.slo,
         engine,
         labels: entry.labels.clone(),
-        notes,
+        shapes: entry.settings.shapes.clone(),
+        notes: entry.notes.clone(),
     })
 }
 
@@ -146,11 +148,7 @@ fn emulate(
 }
 
 /// The configuration's inputs and outputs, where they agree with the file's.
-fn agree(
-    entry: &ModelEntry,
-    file: &Signature,
-    notes: &mut Vec<Note>,
-) -> Result<Signature, RepositoryError> {
+fn agree(entry: &ModelEntry, file: &Signature) -> Result<Signature, RepositoryError> {
     let Some(config) = &entry.config else { return Ok(file.clone()) };
     let wanted = config.max_batch_size.max(0) as usize;
     if wanted == 0 && !lists_tensors(config) {
@@ -158,7 +156,7 @@ fn agree(
     }
     let file = match wanted {
         0 => without_batch(file),
-        _ => with_batch(entry, file, wanted, notes)?,
+        _ => with_batch(entry, file, wanted)?,
     };
     let mut inputs = Vec::new();
     for input in &config.input {
@@ -208,44 +206,37 @@ fn with_batch(
     entry: &ModelEntry,
     file: &Signature,
     wanted: usize,
-    notes: &mut Vec<Note>,
 ) -> Result<Signature, RepositoryError> {
     let refuse = |reason: String| {
-        Err(RepositoryError::key(
-            &entry.config_file,
-            "max_batch_size",
-            format!("{wanted}, but {reason}"),
-        ))
+        let reason = format!("{wanted}, but {reason}");
+        Err(RepositoryError::key(&entry.config_file, "max_batch_size", reason))
     };
-    if file.max_batch > 0 {
-        if file.max_batch == 1 && wanted > 1 {
-            return refuse("the model takes batches of 1".to_owned());
-        }
-        if wanted > file.max_batch {
-            notes.push(Note::new(
-                "max_batch_size",
-                format!("{wanted} is more than the {} that are run", file.max_batch),
-            ));
-        }
-        return Ok(Signature { max_batch: wanted.min(file.max_batch), ..file.clone() });
+    match file.max_batch {
+        0 => {}
+        1 if wanted > 1 => return refuse("the model takes batches of 1".to_owned()),
+        // A file does not say how large its batches may be: its limit is the engine's guess.
+        _ => return Ok(Signature { max_batch: wanted, ..file.clone() }),
     }
-    let kinds = [("input", &file.inputs), ("output", &file.outputs)];
-    for (kind, spec) in
-        kinds.into_iter().flat_map(|(kind, specs)| specs.iter().map(move |spec| (kind, spec)))
-    {
+    let inputs = file.inputs.iter().map(|spec| ("input", spec));
+    let outputs = file.outputs.iter().map(|spec| ("output", spec));
+    for (kind, spec) in inputs.chain(outputs) {
         match spec.shape.first() {
             Some(-1) => {}
             Some(1) if wanted == 1 => {}
             Some(axis) => {
+                let name = &spec.name;
                 return refuse(format!(
-                    "the first axis of {kind} '{}' is {axis}, not the batch",
-                    spec.name
+                    "the first axis of {kind} '{name}' is {axis}, not the batch"
                 ));
             }
+            None if kind == "output" => {}
             None => return refuse(format!("{kind} '{}' has no axis for the batch", spec.name)),
         }
     }
-    let rest = |spec: &TensorSpec| TensorSpec { shape: spec.shape[1..].to_vec(), ..spec.clone() };
+    let rest = |spec: &TensorSpec| TensorSpec {
+        shape: spec.shape.iter().skip(1).copied().collect(),
+        ..spec.clone()
+    };
     Ok(Signature {
         max_batch: wanted,
         inputs: file.inputs.iter().map(rest).collect(),
@@ -293,6 +284,10 @@ impl Side<'_> {
         }
         if dims.is_empty() {
             return Ok(spec.clone());
+        }
+        // Engines tell an output whose axes are unknown as one without axes.
+        if self.kind == "output" && spec.shape.is_empty() {
+            return Ok(TensorSpec { shape: dims.to_vec(), ..spec.clone() });
         }
         let fits = |(&dim, &axis): (&i64, &i64)| dim == axis || dim == -1 || axis == -1;
         if dims.len() != spec.shape.len() || !dims.iter().zip(&spec.shape).all(fits) {

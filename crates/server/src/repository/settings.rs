@@ -1,6 +1,6 @@
 //! `fermata.toml`: what Fermata must be told of a model that Triton's configuration does not say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -24,6 +24,8 @@ pub struct Settings {
     pub slo: Span,
     /// Where the model runs.
     pub engine: EngineKind,
+    /// The shapes of inputs, without the batch, with which the model is measured; for those that may have any.
+    pub shapes: BTreeMap<String, Vec<i64>>,
     /// The file that was read, or would be.
     pub(super) file: PathBuf,
     /// The inputs of an emulated model; empty if the file has none.
@@ -75,6 +77,15 @@ struct RawModel {
     input: Vec<RawTensor>,
     #[serde(default)]
     output: Vec<RawTensor>,
+    #[serde(default)]
+    profile: RawProfile,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawProfile {
+    #[serde(default)]
+    shapes: BTreeMap<String, Vec<i64>>,
 }
 
 #[derive(Deserialize)]
@@ -127,7 +138,27 @@ impl Settings {
         };
         let inputs = check_tensors(file, "input", &raw.input)?;
         let outputs = check_tensors(file, "output", &raw.output)?;
-        Ok(Self { slo, engine, file: file.to_owned(), inputs, outputs })
+        let shapes = raw.profile.shapes;
+        Ok(Self { slo, engine, shapes, file: file.to_owned(), inputs, outputs })
+    }
+
+    /// Refuses shapes to measure with that no request could have.
+    pub(super) fn check_shapes(&self, inputs: &[TensorSpec]) -> Result<(), RepositoryError> {
+        for (name, shape) in &self.shapes {
+            let refuse = |reason: String| {
+                let key = format!("profile.shapes.{}", name.escape_default());
+                Err(RepositoryError::key(&self.file, key, reason))
+            };
+            let Some(spec) = inputs.iter().find(|spec| spec.name == *name) else {
+                let known: Vec<&str> = inputs.iter().map(|spec| spec.name.as_str()).collect();
+                return refuse(format!("the model has no such input: {}", known.join(", ")));
+            };
+            let fits = |(&is, &may): (&i64, &i64)| is == may || (may == -1 && is > 0);
+            if shape.len() != spec.shape.len() || !shape.iter().zip(&spec.shape).all(fits) {
+                return refuse(format!("{shape:?}, but the model has {:?}", spec.shape));
+            }
+        }
+        Ok(())
     }
 }
 

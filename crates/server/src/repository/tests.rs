@@ -311,8 +311,10 @@ fn a_configuration_narrows_what_the_file_has() {
     }
     assert_eq!(fixture.resolve("m", Some(&whole)).unwrap().signature, expected);
 
-    let few = fixture.resolve("m", Some(&image(4))).unwrap();
-    assert_eq!((few.signature.max_batch, few.notes.len()), (4, 1));
+    // An output whose axes the engine does not know.
+    let mut unknown = whole.clone();
+    unknown.outputs[0].shape.clear();
+    assert_eq!(fixture.resolve("m", Some(&unknown)).unwrap().signature, expected);
 
     fixture.write("m/config.pbtxt", "input { name: 'x' data_type: TYPE_FP32 dims: [ 2, 3, 5 ] }");
     let resolved = fixture.resolve("m", Some(&image(64))).unwrap();
@@ -329,7 +331,7 @@ fn a_configuration_that_disagrees_is_refused_by_field() {
         spec.shape.insert(0, 1);
     }
     let mut scalar = one.clone();
-    scalar.outputs[1].shape.clear();
+    scalar.inputs[0].shape.clear();
     for (config, file, reason) in [
         (
             "max_batch_size: 2 input { name: 'w' }",
@@ -367,11 +369,7 @@ fn a_configuration_that_disagrees_is_refused_by_field() {
             one.clone(),
             "max_batch_size: 2, but the first axis of input 'x' is 1, not the batch",
         ),
-        (
-            "max_batch_size: 1",
-            scalar,
-            "max_batch_size: 1, but output 'z' has no axis for the batch",
-        ),
+        ("max_batch_size: 1", scalar, "max_batch_size: 1, but input 'x' has no axis for the batch"),
     ] {
         fixture.write("m/config.pbtxt", config);
         let error = fixture.resolve("m", Some(&file)).unwrap_err();
@@ -391,6 +389,25 @@ fn a_configuration_that_disagrees_is_refused_by_field() {
             .unwrap_err()
             .ends_with("input: 'w' is missing, which the model has")
     );
+}
+
+#[test]
+fn shapes_to_measure_with_must_fit() {
+    let fixture = Fixture::new(&[DEFAULTS, ("m/1/model.onnx", "")]);
+    for (shapes, reason) in [
+        ("x = [3, 5]", None),
+        ("w = [3, 5]", Some("profile.shapes.w: the model has no such input: x")),
+        ("x = [4, 5]", Some("profile.shapes.x: [4, 5], but the model has [3, -1]")),
+        ("x = [3, 0]", Some("profile.shapes.x: [3, 0], but")),
+        ("x = [3]", Some("profile.shapes.x: [3], but")),
+    ] {
+        fixture.write("m/fermata.toml", &format!("[profile.shapes]\n{shapes}"));
+        match (fixture.resolve("m", Some(&image(8))), reason) {
+            (Ok(resolved), None) => assert_eq!(resolved.shapes["x"], [3, 5]),
+            (Err(error), Some(reason)) => assert!(error.contains(reason), "{error}"),
+            (other, _) => panic!("{shapes}: {other:?}"),
+        }
+    }
 }
 
 fn files(list: &[(&str, &str)]) -> BTreeMap<String, Bytes> {
