@@ -1,15 +1,19 @@
-# `make` lists what there is. `make test` is what CI runs; a machine with Rust needs nothing else.
+# `make` lists what there is. `make test` is what CI runs, on a machine with Rust and Python 3; nothing else is needed.
 
 CARGO ?= cargo
+PYTHON ?= python3
 SEEDS ?= 20
 SEED ?= 1
 FERMATA ?= $(or $(CARGO_TARGET_DIR),target)/release/fermata
 
-.PHONY: help test fmt lint unit sims benches deny demo bench sim
+.PHONY: help setup test fmt lint unit sims benches deny demo bench sim
 .DEFAULT_GOAL := help
 
 help: ## List these recipes
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1\t/' | expand -t 10
+
+setup: ## Fetch ONNX Runtime and the models of the tests into .fermata, once
+	@$(PYTHON) scripts/setup.py
 
 test: fmt lint unit sims benches deny ## Everything that must pass before a merge
 
@@ -19,7 +23,7 @@ fmt: ## Is everything formatted?
 lint: ## Clippy, without a warning
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
-unit: ## Unit tests, text scenarios, properties, the reference, doc tests
+unit: setup ## Unit tests, text scenarios, properties, the reference, doc tests
 	$(CARGO) test --locked --workspace
 
 sims: ## Simulations of SEEDS random options, optimised, with all assertions

@@ -4,11 +4,15 @@
 //! back as many outputs. Which batch, when and where is decided by `dispatch`.
 
 mod datatype;
+mod emulated;
 mod engine;
+mod onnx;
 mod signature;
 mod tensor;
 
 pub use datatype::DataType;
+pub use emulated::Emulated;
 pub use engine::{Engine, EngineError, Inputs, Model, Outputs, Session, Source};
+pub use onnx::OnnxRuntime;
 pub use signature::{Signature, TensorSpec};
 pub use tensor::Tensor;

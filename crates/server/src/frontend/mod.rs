@@ -16,6 +16,7 @@ mod json;
 mod payload;
 mod settings;
 mod shared_memory;
+pub mod status;
 
 use std::sync::Arc;
 

@@ -1,0 +1,99 @@
+//! ONNX Runtime as an engine, on the CPU.
+//!
+//! Everything that touches memory which Rust does not know is in `value.rs`.
+
+mod compatible;
+mod file;
+mod library;
+mod session;
+mod value;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use ort::environment::Environment;
+
+use crate::{Engine, EngineError, Model, Session, Signature, Source};
+
+/// Loads ONNX files. One for the whole process: the library can be loaded only once.
+#[derive(Clone, Debug)]
+pub struct OnnxRuntime {
+    environment: Environment,
+}
+
+impl OnnxRuntime {
+    /// Loads the library that `ORT_DYLIB_PATH` names, or else the first `libonnxruntime.so*` in `folders`.
+    /// Once it is loaded, it stays, and later calls share it.
+    pub fn new<P: AsRef<Path>>(folders: impl IntoIterator<Item = P>) -> Result<Self, EngineError> {
+        let folders: Vec<PathBuf> =
+            folders.into_iter().map(|folder| folder.as_ref().to_owned()).collect();
+        Ok(Self { environment: library::environment(&folders)? })
+    }
+}
+
+impl Engine for OnnxRuntime {
+    fn name(&self) -> &'static str {
+        "onnxruntime"
+    }
+
+    fn device(&self) -> String {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        match processor() {
+            Some(processor) => format!("{processor}, {cores} cores"),
+            None => format!("{} processor, {cores} cores", std::env::consts::ARCH),
+        }
+    }
+
+    fn load(&self, source: &Source) -> Result<Arc<dyn Model>, EngineError> {
+        let wrong = |reason| EngineError::Load { file: source.file.clone(), reason };
+        let session = file::open(&self.environment, source).map_err(wrong)?;
+        let signature = file::signature(file::specs(&session).map_err(wrong)?);
+        Ok(Arc::new(OnnxModel {
+            environment: self.environment.clone(),
+            source: source.clone(),
+            signature,
+            first: Mutex::new(Some(session)),
+        }))
+    }
+}
+
+/// An ONNX file that was read.
+struct OnnxModel {
+    environment: Environment,
+    source: Source,
+    signature: Signature,
+    /// What was made to read the signature, for whoever asks for a session first.
+    first: Mutex<Option<ort::session::Session>>,
+}
+
+impl Model for OnnxModel {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn session(&self, signature: &Signature) -> Result<Box<dyn Session>, EngineError> {
+        let wrong = |reason| EngineError::Load { file: self.source.file.clone(), reason };
+        let first = self.first.lock().expect("nobody panics while holding it").take();
+        let inner = match first {
+            Some(session) => session,
+            None => file::open(&self.environment, &self.source).map_err(wrong)?,
+        };
+        // Of this very session, since the file may have been replaced.
+        let specs = file::specs(&inner).map_err(wrong)?;
+        compatible::check(&specs, signature).map_err(wrong)?;
+        let session = session::OnnxSession::new(inner, signature.clone());
+        Ok(Box::new(session.map_err(|error| wrong(one_line(&error)))?))
+    }
+}
+
+/// The processor's name, as Linux tells it.
+fn processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// The text of an error of ONNX Runtime or the linker without its line breaks.
+fn one_line(error: &dyn std::error::Error) -> String {
+    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}

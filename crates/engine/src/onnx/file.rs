@@ -1,0 +1,80 @@
+//! Opens an ONNX file, and reads what goes in and what comes out.
+
+use ort::environment::Environment;
+use ort::session::Session;
+use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+use ort::value::{Outlet, ValueType};
+
+use super::{one_line, value};
+use crate::{Signature, Source, TensorSpec};
+
+/// The largest batch of a file that has a batch axis, since files do not say.
+const MAX_BATCH: usize = 128;
+
+/// The inputs and outputs of a file, with all their axes.
+#[derive(Debug)]
+pub(super) struct Specs {
+    pub(super) inputs: Vec<TensorSpec>,
+    pub(super) outputs: Vec<TensorSpec>,
+}
+
+/// Makes a file ready to run.
+pub(super) fn open(environment: &Environment, source: &Source) -> Result<Session, String> {
+    std::fs::File::open(&source.file).map_err(|error| one_line(&error))?;
+    let mut builder = options(environment, source.threads).map_err(|error| one_line(&error))?;
+    builder.commit_from_file(&source.file).map_err(|error| {
+        let reason = one_line(&error);
+        // Whoever prints the error names the file.
+        let again = format!("Load model from {} failed:", source.file.display());
+        reason.strip_prefix(&again).unwrap_or(&reason).to_owned()
+    })
+}
+
+fn options(environment: &Environment, threads: usize) -> ort::Result<SessionBuilder> {
+    let builder = Session::builder(environment)?
+        .with_intra_threads(threads.max(1))?
+        .with_parallel_execution(false)?
+        .with_optimization_level(GraphOptimizationLevel::All)?
+        // Helper threads spin while a batch runs, and not after it: the next batch is another session's,
+        // which needs the cores.
+        .with_config_entry("session.force_spinning_stop", "1")?;
+    Ok(builder)
+}
+
+/// Reads the inputs and outputs; the error names the one that is not supported.
+pub(super) fn specs(session: &Session) -> Result<Specs, String> {
+    let all = |side: &str, outlets: &[Outlet]| {
+        outlets
+            .iter()
+            .map(|outlet| {
+                spec(outlet).map_err(|reason| format!("{side} '{}': {reason}", outlet.name()))
+            })
+            .collect::<Result<Vec<_>, String>>()
+    };
+    Ok(Specs {
+        inputs: all("input", session.inputs())?,
+        outputs: all("output", session.outputs())?,
+    })
+}
+
+fn spec(outlet: &Outlet) -> Result<TensorSpec, String> {
+    let ValueType::Tensor { ty, shape, .. } = outlet.dtype() else {
+        return Err(format!("{} is not a tensor", outlet.dtype()));
+    };
+    let datatype =
+        value::datatype(*ty).ok_or_else(|| format!("elements of {ty} are not supported"))?;
+    Ok(TensorSpec { name: outlet.name().to_owned(), datatype, shape: shape.to_vec() })
+}
+
+/// Reads a first axis of any length on every tensor as the batch.
+pub(super) fn signature(specs: Specs) -> Signature {
+    let Specs { mut inputs, mut outputs } = specs;
+    let mut all = inputs.iter().chain(&outputs);
+    if inputs.is_empty() || !all.all(|spec| spec.shape.first() == Some(&-1)) {
+        return Signature { max_batch: 0, inputs, outputs };
+    }
+    for spec in inputs.iter_mut().chain(&mut outputs) {
+        spec.shape.remove(0);
+    }
+    Signature { max_batch: MAX_BATCH, inputs, outputs }
+}

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Writes the small models beside it, which the tests run: `pip install onnx`, then run this file."""
+
+from pathlib import Path
+
+import onnx
+from onnx import TensorProto as T
+from onnx import helper as h
+
+
+def tensors(specs):
+    return [h.make_tensor_value_info(name, kind, shape) for name, kind, shape in specs]
+
+
+def write(name, nodes, inputs, outputs, initializers=()):
+    """Outputs are specs, or already infos."""
+    outputs = outputs if isinstance(outputs[0], onnx.ValueInfoProto) else tensors(outputs)
+    graph = h.make_graph(nodes, name, tensors(inputs), outputs, list(initializers))
+    model = h.make_model(graph, opset_imports=[h.make_opsetid("", 19)], ir_version=9, producer_name="fermata")
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, Path(__file__).with_name(f"{name}.onnx"))
+
+
+def identity(name, kind, shape):
+    write(name, [h.make_node("Identity", ["x"], ["y"])], [("x", kind, shape)], [("y", kind, shape)])
+
+
+identity("identity", T.FLOAT, ["batch", 16])
+identity("identity_bytes", T.STRING, ["batch", 2])
+identity("identity_fp16", T.FLOAT16, ["batch", 4])
+identity("identity_bf16", T.BFLOAT16, ["batch", 4])
+identity("identity_bool", T.BOOL, ["batch", 3])
+# An axis beside the batch whose length the request chooses.
+identity("dynamic", T.FLOAT, ["batch", "length"])
+# One request at a time, and says so.
+identity("fixed", T.FLOAT, [1, 3, 2])
+# A type that is not in the protocol.
+identity("identity_fp8", T.FLOAT8E4M3FN, ["batch", 2])
+
+write(
+    "add",
+    [h.make_node("Add", ["a", "b"], ["sum"]), h.make_node("Sub", ["a", "b"], ["difference"])],
+    [("a", T.INT64, ["batch", 2]), ("b", T.INT64, ["batch", 2])],
+    [("sum", T.INT64, ["batch", 2]), ("difference", T.INT64, ["batch", 2])],
+)
+
+# Its output is its input, without a node between.
+write("passthrough", [], [("x", T.FLOAT, ["batch", 4])], [("x", T.FLOAT, ["batch", 4])])
+
+# Says that its output has a batch, and gives twice as many rows.
+write(
+    "doubled",
+    [h.make_node("Concat", ["x", "x"], ["y"], axis=0)],
+    [("x", T.FLOAT, ["batch", 4])],
+    [("y", T.FLOAT, ["rows", 4])],
+)
+
+# Fails while it runs where the index is out of range.
+write(
+    "gather",
+    [h.make_node("Gather", ["table", "index"], ["y"])],
+    [("index", T.INT64, ["batch", 1])],
+    [("y", T.FLOAT, ["batch", 1])],
+    [h.make_tensor("table", T.FLOAT, [3], [10.0, 20.0, 30.0])],
+)
+
+# A sequence of tensors, which is not in the protocol.
+write(
+    "sequence",
+    [h.make_node("SequenceConstruct", ["x"], ["y"])],
+    [("x", T.FLOAT, ["batch", 2])],
+    [h.make_tensor_sequence_value_info("y", T.FLOAT, ["batch", 2])],
+)
