@@ -239,3 +239,118 @@ impl fmt::Display for Names<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::frontend::fixture::Fixture;
+
+    fn input<'a>(name: &'a str, datatype: &'a str, shape: &[i64], bytes: usize) -> Input<'a> {
+        let payload = Payload::Raw(Bytes::from(vec![0; bytes]));
+        Input { name, datatype, shape: shape.to_vec(), payload }
+    }
+
+    fn text(rows: i64) -> Input<'static> {
+        let bytes = usize::try_from(rows).unwrap() * 4;
+        input("TEXT", "BYTES", &[rows, 1], bytes)
+    }
+
+    fn check(fixture: &Fixture, given: Vec<Input<'_>>) -> Result<(Vec<Tensor>, usize), String> {
+        let checked = inputs(fixture.model(), given.into_iter().map(Ok));
+        checked.map_err(|error| {
+            assert!(matches!(error, InferError::Invalid(_)), "{error:?}");
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn inputs_are_put_in_the_order_of_the_signature() {
+        let given = vec![text(3), input("IN", "FP32", &[3, 2], 24)];
+        let (tensors, rows) = check(&Fixture::batched(), given).unwrap();
+        assert_eq!(rows, 3);
+        assert_eq!(tensors[0].datatype, DataType::Fp32);
+        assert_eq!(tensors[1].shape, [3, 1]);
+    }
+
+    #[test]
+    fn every_mistake_is_named() {
+        let batched = Fixture::batched();
+        let fine = || input("IN", "FP32", &[1, 2], 8);
+        let cases: [(Vec<Input<'_>>, &str); 12] = [
+            (vec![fine()], "input 'TEXT' of model 'm' is missing"),
+            (vec![], "input 'IN' of model 'm' is missing"),
+            (vec![fine(), fine()], "input 'IN' of model 'm' is given twice"),
+            (
+                vec![input("In", "FP32", &[1, 2], 8)],
+                "unknown input 'In' for model 'm', which has 'IN', 'TEXT'",
+            ),
+            (
+                vec![input("IN", "FP64", &[1, 2], 16)],
+                "input 'IN' of model 'm' has datatype FP64, expected FP32",
+            ),
+            (
+                vec![input("IN", "float", &[1, 2], 8)],
+                "input 'IN' of model 'm' has unknown datatype 'float', expected FP32",
+            ),
+            (
+                vec![input("IN", "FP32", &[1, 3], 12)],
+                "input 'IN' of model 'm' has shape [1,3], expected [-1,2]",
+            ),
+            (
+                vec![input("IN", "FP32", &[2], 8)],
+                "input 'IN' of model 'm' has shape [2], expected [-1,2]",
+            ),
+            (
+                vec![input("IN", "FP32", &[9, 2], 72)],
+                "input 'IN' of model 'm' has a batch of 9 in shape [9,2], expected 1 to 8",
+            ),
+            (
+                vec![input("IN", "FP32", &[0, 2], 0)],
+                "input 'IN' of model 'm' has a batch of 0 in shape [0,2], expected 1 to 8",
+            ),
+            (
+                vec![fine(), text(2)],
+                "input 'TEXT' of model 'm' has a batch of 2, other inputs have 1",
+            ),
+            (
+                vec![input("IN", "FP32", &[1, 2], 9)],
+                "input 'IN' of model 'm' has 9 bytes of data, expected 8 for its shape and datatype",
+            ),
+        ];
+        for (given, message) in cases {
+            assert_eq!(check(&batched, given).unwrap_err(), message);
+        }
+    }
+
+    #[test]
+    fn shapes_that_cannot_be_are_refused() {
+        let any = Fixture::of(DataType::Fp64);
+        for shape in [&[-1_i64][..], &[i64::MIN], &[], &[1, 1], &[i64::MAX]] {
+            assert!(check(&any, vec![input("IN", "FP64", shape, 8)]).is_err(), "{shape:?}");
+        }
+        assert!(check(&any, vec![input("IN", "FP64", &[0], 0)]).is_ok());
+    }
+
+    #[test]
+    fn a_model_without_a_batch_axis_has_the_shape_of_its_spec() {
+        let unbatched = Fixture::unbatched();
+        let (_, rows) = check(&unbatched, vec![input("IN", "FP32", &[2], 8)]).unwrap();
+        assert_eq!(rows, 1);
+        let error = check(&unbatched, vec![input("IN", "FP32", &[1, 2], 8)]).unwrap_err();
+        assert_eq!(error, "input 'IN' of model 'm' has shape [1,2], expected [2]");
+    }
+
+    #[test]
+    fn outputs_are_found_once() {
+        let fixture = Fixture::batched();
+        let model = fixture.model();
+        assert_eq!(output(model, &[], "TEXT_OUT"), Ok(1));
+        let wanted = [Wanted { output: 1, classes: 0, delivery: Delivery::Json }];
+        let twice = output(model, &wanted, "TEXT_OUT").unwrap_err();
+        assert_eq!(twice.to_string(), "output 'TEXT_OUT' of model 'm' is asked for twice");
+        let unknown = output(model, &[], "X").unwrap_err().to_string();
+        assert_eq!(unknown, "unknown output 'X' for model 'm', which has 'OUT', 'TEXT_OUT'");
+    }
+}

@@ -154,3 +154,63 @@ fn platform(config: &proto::ModelConfig) -> String {
         (platform, _) => platform.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_written_as_triton_writes_them() {
+        let response = proto::ModelStatisticsResponse {
+            model_stats: vec![proto::ModelStatistics {
+                name: "m".to_owned(),
+                inference_count: 3,
+                ..Default::default()
+            }],
+        };
+        let json = to_json(&response, "inference.ModelStatisticsResponse");
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        let model = &json["model_stats"][0];
+        assert_eq!(model["inference_count"], 3);
+        assert_eq!(model["last_inference"], 0);
+        assert_eq!(model["batch_stats"], serde_json::json!([]));
+    }
+
+    #[test]
+    fn configurations_have_names_for_their_datatypes() {
+        let config = proto::ModelConfig {
+            name: "m".to_owned(),
+            max_batch_size: 8,
+            input: vec![proto::ModelInput {
+                name: "IN".to_owned(),
+                data_type: proto::DataType::TypeFp32.into(),
+                dims: vec![-1, 2],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let json: serde_json::Value =
+            serde_json::from_slice(&to_json(&config, "inference.ModelConfig")).unwrap();
+        assert_eq!(json["max_batch_size"], 8);
+        assert_eq!(json["input"][0]["data_type"], "TYPE_FP32");
+        assert_eq!(json["input"][0]["dims"], serde_json::json!([-1, 2]));
+    }
+
+    #[test]
+    fn load_parameters_find_their_place() {
+        let mut files = LoadOverride::default();
+        let content = bytes::Bytes::from_static(b"onnx");
+        load_parameter(&mut files, "file:1/model.onnx", LoadParameter::File(content)).unwrap();
+        load_parameter(&mut files, "config", LoadParameter::Text("{}".to_owned())).unwrap();
+        assert_eq!(files.config.as_deref(), Some("{}"));
+        assert!(files.files.contains_key("1/model.onnx"));
+        for (key, value) in [
+            ("file:a", LoadParameter::Text(String::new())),
+            ("config", LoadParameter::Other),
+            ("confg", LoadParameter::Text(String::new())),
+        ] {
+            let error = load_parameter(&mut files, key, value).unwrap_err().to_string();
+            assert!(error.contains(key), "{error}");
+        }
+    }
+}

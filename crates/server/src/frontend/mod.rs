@@ -8,6 +8,8 @@ mod check;
 mod classify;
 mod deadline;
 mod describe;
+#[cfg(test)]
+mod fixture;
 pub mod grpc;
 pub mod http;
 mod json;

@@ -230,3 +230,111 @@ fn response(model: &Served, id: String, outputs: Vec<Output<'_>>) -> ModelInferR
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::Message;
+
+    use super::*;
+    use crate::frontend::fixture::Fixture;
+
+    fn request() -> ModelInferRequest {
+        let input = InferInputTensor {
+            name: "IN".to_owned(),
+            datatype: "FP32".to_owned(),
+            shape: vec![2],
+            ..Default::default()
+        };
+        ModelInferRequest {
+            id: "7".to_owned(),
+            inputs: vec![input],
+            raw_input_contents: vec![Bytes::from_static(&[0; 8])],
+            ..Default::default()
+        }
+    }
+
+    fn parse(request: ModelInferRequest) -> Result<Request, InferError> {
+        Request::parse(Fixture::unbatched().model(), &Regions::default(), request)
+    }
+
+    fn parameter(choice: ParameterChoice) -> InferParameter {
+        InferParameter { parameter_choice: Some(choice) }
+    }
+
+    #[test]
+    fn raw_and_typed_contents_are_read() {
+        let parsed = parse(request()).unwrap();
+        assert_eq!((parsed.id.as_str(), parsed.rows, parsed.wanted.len()), ("7", 1, 2));
+        let mut typed = request();
+        typed.raw_input_contents.clear();
+        let fp32_contents = vec![0.0, 0.0];
+        typed.inputs[0].contents =
+            Some(InferTensorContents { fp32_contents, ..Default::default() });
+        assert_eq!(parse(typed).unwrap().inputs, parsed.inputs);
+    }
+
+    #[test]
+    fn contents_that_do_not_fit_are_named() {
+        let message = |change: fn(&mut ModelInferRequest)| {
+            let mut request = request();
+            change(&mut request);
+            parse(request).unwrap_err().to_string()
+        };
+        let both = message(|request| request.inputs[0].contents = Some(Default::default()));
+        assert!(both.contains("'IN'") && both.contains("beside raw_input_contents"), "{both}");
+        let more = message(|request| request.raw_input_contents.push(Bytes::new()));
+        assert!(more.contains("1 entries beyond"), "{more}");
+        let none = message(|request| request.raw_input_contents.clear());
+        assert_eq!(none, "input 'IN' of model 'm' has no data");
+        let short = message(|request| request.raw_input_contents[0].truncate(7));
+        assert!(short.contains("has 7 bytes of data, expected 8"), "{short}");
+    }
+
+    #[test]
+    fn parameters_are_read() {
+        let mut with = request();
+        with.parameters.insert("timeout".to_owned(), parameter(ParameterChoice::Int64Param(900)));
+        with.parameters.insert("priority".to_owned(), parameter(ParameterChoice::Uint64Param(1)));
+        assert_eq!(parse(with.clone()).unwrap().timeout, Some(Duration::from_micros(900)));
+        with.parameters.insert("timeout".to_owned(), parameter(ParameterChoice::Int64Param(-1)));
+        assert!(parse(with.clone()).unwrap_err().to_string().contains("timeout"));
+        with.parameters.clear();
+        let id = parameter(ParameterChoice::StringParam("a".to_owned()));
+        with.parameters.insert("sequence_id".to_owned(), id);
+        assert!(matches!(parse(with), Err(InferError::Unsupported(_))));
+    }
+
+    #[test]
+    fn shared_memory_must_be_registered() {
+        let mut shared = request();
+        shared.raw_input_contents.clear();
+        let region = parameter(ParameterChoice::StringParam("r".to_owned()));
+        let parameters = &mut shared.inputs[0].parameters;
+        parameters.insert("shared_memory_region".to_owned(), region);
+        let unsized_region = parse(shared.clone()).unwrap_err().to_string();
+        assert!(unsized_region.contains("without shared_memory_byte_size"), "{unsized_region}");
+        let parameters = &mut shared.inputs[0].parameters;
+        let size = parameter(ParameterChoice::Int64Param(8));
+        parameters.insert("shared_memory_byte_size".to_owned(), size);
+        assert!(parse(shared).unwrap_err().to_string().contains("'r' is not registered"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_panics(
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+        ) {
+            let mut bytes = request().encode_to_vec();
+            for (index, byte) in changes {
+                let index = index.index(bytes.len());
+                bytes[index] = byte;
+            }
+            if let Ok(request) = ModelInferRequest::decode(&bytes[..])
+                && let Ok(parsed) = parse(request)
+            {
+                prop_assert_eq!(parsed.inputs[0].data.len(), 8);
+            }
+        }
+    }
+}

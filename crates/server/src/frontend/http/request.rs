@@ -259,3 +259,178 @@ fn explain(text: &[u8]) -> InferError {
     };
     InferError::Invalid(format!("the request's JSON cannot be read: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use fermata_engine::DataType;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frontend::fixture::Fixture;
+
+    fn parse(fixture: &Fixture, body: &[u8], length: Option<usize>) -> Result<Request, InferError> {
+        let body = Bytes::copy_from_slice(body);
+        Request::parse(fixture.model(), &Regions::default(), &body, length)
+    }
+
+    fn message(fixture: &Fixture, body: &str) -> String {
+        parse(fixture, body.as_bytes(), None).unwrap_err().to_string()
+    }
+
+    /// JSON and then the bytes of an FP32[2].
+    fn binary(json: &str) -> (Vec<u8>, Option<usize>) {
+        let mut body = json.as_bytes().to_vec();
+        body.extend_from_slice(&[0, 0, 128, 63, 0, 0, 0, 64]);
+        (body, Some(json.len()))
+    }
+
+    const BINARY: &str = r#"{"id":"7","inputs":[{"name":"IN","shape":[2],"datatype":"FP32",
+        "parameters":{"binary_data_size":8}}],"parameters":{"binary_data_output":true,"timeout":900},
+        "outputs":[{"name":"OUT","parameters":{"binary_data":false}},
+        {"name":"TEXT_OUT","parameters":{"classification":3}}]}"#;
+
+    const PLAIN: &str =
+        r#"{"inputs":[{"data":[1,2.0],"name":"IN","datatype":"FP32","shape":[2]}]}"#;
+
+    #[test]
+    fn binary_inputs_are_slices_of_the_body() {
+        let (body, length) = binary(BINARY);
+        let body = Bytes::from(body);
+        let fixture = Fixture::unbatched();
+        let request = Request::parse(fixture.model(), &Regions::default(), &body, length).unwrap();
+        assert_eq!(request.id, "7");
+        assert_eq!(request.timeout, Some(Duration::from_micros(900)));
+        let data = &request.inputs[0].data;
+        assert_eq!(data.as_ptr(), body[length.unwrap()..].as_ptr());
+        assert!(matches!(request.wanted[0].delivery, Delivery::Json));
+        assert!(matches!(request.wanted[1].delivery, Delivery::Binary));
+        assert_eq!(request.wanted[1].classes, 3);
+    }
+
+    #[test]
+    fn json_and_binary_say_the_same() {
+        let fixture = Fixture::unbatched();
+        let (body, length) = binary(BINARY);
+        let one = parse(&fixture, &body, length).unwrap();
+        let other = parse(&fixture, PLAIN.as_bytes(), None).unwrap();
+        assert_eq!(one.inputs, other.inputs);
+        assert_eq!(other.wanted.len(), 2);
+        assert_eq!(other.timeout, None);
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_are_taken() {
+        let body = PLAIN.replace("2.0", "NaN");
+        let request = parse(&Fixture::unbatched(), body.as_bytes(), None).unwrap();
+        let (values, _) = request.inputs[0].data.as_chunks();
+        assert!(f32::from_le_bytes(values[1]).is_nan());
+    }
+
+    #[test]
+    fn lengths_that_do_not_fit_are_named() {
+        let fixture = Fixture::unbatched();
+        let (body, length) = binary(BINARY);
+        let long = parse(&fixture, &body, Some(body.len() + 1)).unwrap_err().to_string();
+        assert!(long.contains("Inference-Header-Content-Length is"), "{long}");
+        let short = parse(&fixture, &body[..body.len() - 1], length).unwrap_err().to_string();
+        assert!(short.contains("'IN'") && short.contains("only 7 bytes are left"), "{short}");
+        let mut more = body.clone();
+        more.push(0);
+        let more = parse(&fixture, &more, length).unwrap_err().to_string();
+        assert!(more.contains("1 bytes of binary data beyond"), "{more}");
+    }
+
+    #[test]
+    fn a_mistake_in_the_json_is_found_by_its_key() {
+        let fixture = Fixture::unbatched();
+        let cases = [
+            ("", "the request's JSON cannot be read: EOF"),
+            ("{", "EOF while parsing"),
+            ("[]", "expected struct Head"),
+            ("{}", "missing field `inputs`"),
+            (r#"{"inputs":3}"#, "at 'inputs': invalid type"),
+            (
+                r#"{"inputs":[{"name":"IN","datatype":"FP32","shape":[2.5]}]}"#,
+                "at 'inputs[0].shape[0]'",
+            ),
+            (r#"{"inputs":[{"name":"IN","datatype":"FP32"}]}"#, "missing field `shape`"),
+            (r#"{"inputs":[],"parameters":{"timeout":"soon"}}"#, "at 'parameters.timeout'"),
+            (r#"{"inputs":[]} x"#, "trailing characters"),
+        ];
+        for (body, expected) in cases {
+            let message = message(&fixture, body);
+            assert!(message.contains(expected), "{body}: {message}");
+        }
+    }
+
+    #[test]
+    fn sequences_are_refused() {
+        let fixture = Fixture::unbatched();
+        let with = |parameters: &str| {
+            let body = PLAIN.replacen('{', &format!(r#"{{"parameters":{{{parameters}}},"#), 1);
+            parse(&fixture, body.as_bytes(), None)
+        };
+        for parameters in [r#""sequence_id":5"#, r#""sequence_id":"a""#, r#""sequence_start":true"#]
+        {
+            let error = with(parameters).unwrap_err();
+            assert!(matches!(error, InferError::Unsupported(_)), "{parameters}: {error}");
+        }
+        assert!(with(r#""sequence_id":0,"sequence_start":false,"priority":3,"mine":[1]"#).is_ok());
+    }
+
+    #[test]
+    fn one_source_of_data_is_enough() {
+        let fixture = Fixture::unbatched();
+        let both = PLAIN.replace(r#""data""#, r#""parameters":{"binary_data_size":0},"data""#);
+        assert!(message(&fixture, &both).contains("one of data, binary_data_size"));
+        let none = PLAIN.replace(r#""data":[1,2.0],"#, "");
+        assert_eq!(message(&fixture, &none), "input 'IN' of model 'm' has no data");
+        let parameters = r#""parameters":{"shared_memory_region":"r","shared_memory_byte_size":8}"#;
+        let shared = PLAIN.replace(r#""data":[1,2.0]"#, parameters);
+        assert!(message(&fixture, &shared).contains("region 'r' is not registered"));
+        let unsized_region = shared.replace(r#","shared_memory_byte_size":8"#, "");
+        assert!(message(&fixture, &unsized_region).contains("without shared_memory_byte_size"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_body_panics(body in proptest::collection::vec(any::<u8>(), 0..200), length in 0_usize..250) {
+            let fixture = Fixture::batched();
+            let _ = parse(&fixture, &body, None);
+            let _ = parse(&fixture, &body, Some(length));
+        }
+
+        #[test]
+        fn no_mutation_panics_or_lets_a_wrong_size_through(
+            plain in any::<bool>(),
+            which in 0..DataType::ALL.len(),
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            cut in proptest::option::of(any::<prop::sample::Index>()),
+        ) {
+            let datatype = DataType::ALL[which];
+            let fixture = Fixture::of(datatype);
+            let (text, outputs) = if plain { (PLAIN, "") } else { (BINARY, "") };
+            let text = text.replace("FP32", datatype.name()).replace("TEXT_OUT", outputs);
+            let (mut body, mut length) = binary(&text);
+            if plain {
+                body.truncate(text.len());
+                length = None;
+            }
+            for (index, byte) in changes {
+                let index = index.index(body.len());
+                body[index] = byte;
+            }
+            if let Some(cut) = cut {
+                body.truncate(cut.index(body.len()));
+            }
+            if let Ok(request) = parse(&fixture, &body, length) {
+                let tensor = &request.inputs[0];
+                let elements = Tensor::elements(&tensor.shape).unwrap();
+                match datatype.size() {
+                    Some(size) => prop_assert_eq!(tensor.data.len(), elements * size),
+                    None => prop_assert!(tensor.data.len() >= elements * 4),
+                }
+            }
+        }
+    }
+}
