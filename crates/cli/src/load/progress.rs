@@ -62,6 +62,7 @@ impl Progress {
     /// A search tries another rate.
     pub(super) fn step(&self, rate: f64) {
         self.what.set(format!("{} rps", grouped(rate, 0)));
+        self.said.set(Instant::now());
     }
 
     /// A search has tried a rate.
