@@ -26,7 +26,7 @@ const ON_TERMINAL: Duration = Duration::from_millis(500);
 const IN_LINES: Duration = Duration::from_secs(5);
 
 impl Progress {
-    pub(super) fn start(plan: &Plan, _json: bool) -> Self {
+    pub(super) fn start(plan: &Plan) -> Self {
         let terminal = io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.set_style(
