@@ -24,8 +24,13 @@ pub(super) struct Desk {
     /// In a closed loop: how many were begun.
     begun: Cell<usize>,
     ended: Cell<bool>,
+    /// Whatever is under way then is given up.
+    last: Cell<u64>,
     empty: Notify,
 }
+
+/// How long answers are waited for after somebody ended the run.
+const GRACE_NS: u64 = 1_000_000_000;
 
 impl Desk {
     pub(super) fn new(
@@ -45,6 +50,7 @@ impl Desk {
             outstanding: Cell::new(0),
             begun: Cell::new(0),
             ended: Cell::new(false),
+            last: Cell::new(u64::MAX),
             empty: Notify::new(),
         }
     }
@@ -104,7 +110,8 @@ impl Desk {
 
     /// Whether a request has been under way for too long.
     pub(super) fn is_overdue(&self, job: Job) -> bool {
-        self.now().saturating_sub(job.due) > self.timeout.as_nanos() as u64
+        let now = self.now();
+        now.saturating_sub(job.due) > self.timeout.as_nanos() as u64 || now > self.last.get()
     }
 
     /// Gives up what waits for too long.
@@ -124,6 +131,11 @@ impl Desk {
     /// Whether a connection that broke should be made anew.
     pub(super) fn wants_more(&self) -> bool {
         if self.closed { !self.ended.get() } else { self.waiting() > 0 }
+    }
+
+    /// Somebody does not want to wait for long.
+    pub(super) fn hurry(&self) {
+        self.last.set(self.now() + GRACE_NS);
     }
 
     /// No more requests begin.

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<()> {
     let stop = Arc::new(Stop::default());
     listen(stop.clone())?;
     let campaign = Campaign { plan: &plan, requests, stop };
-    let progress = Progress::start(&plan, args.json);
+    let progress = Progress::start(&plan);
     let (run, steps) = match plan.mode {
         Mode::Goodput { .. } => {
             let (run, steps) = goodput::find(&campaign, &progress)?;

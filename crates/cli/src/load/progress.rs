@@ -26,7 +26,7 @@ const ON_TERMINAL: Duration = Duration::from_millis(500);
 const IN_LINES: Duration = Duration::from_secs(5);
 
 impl Progress {
-    pub(super) fn start(plan: &Plan, _json: bool) -> Self {
+    pub(super) fn start(plan: &Plan) -> Self {
         let terminal = io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.set_style(
@@ -62,6 +62,7 @@ impl Progress {
     /// A search tries another rate.
     pub(super) fn step(&self, rate: f64) {
         self.what.set(format!("{} rps", grouped(rate, 0)));
+        self.said.set(Instant::now());
     }
 
     /// A search has tried a rate.

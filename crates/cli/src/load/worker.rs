@@ -116,12 +116,12 @@ async fn send(work: Work, record: Arc<Mutex<Record>>, stop: &Stop) -> io::Result
             tokio::select! {
                 () = working => {}
                 () = sleep((start + end).saturating_duration_since(Instant::now())) => {}
-                () = stop.wait() => {}
+                () = stop.wait() => desk.hurry(),
             }
         }
         Load::Open(schedule) => tokio::select! {
             paced = pace(schedule, &desk, &pool, start, end) => paced?,
-            () = stop.wait() => {}
+            () = stop.wait() => desk.hurry(),
         },
     }
     desk.end();
