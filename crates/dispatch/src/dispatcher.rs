@@ -171,22 +171,10 @@ impl Dispatcher {
             self.market.report(Some(before), Some(after));
         }
     }
-}
-
-impl Dispatch for Dispatcher {
-    fn handle(&mut self, now: Time, event: Event, actions: &mut Actions) {
+    /// What happens seldom: the pool or its models change, or a client does not wait.
+    #[cold]
+    fn change(&mut self, now: Time, event: Event, actions: &mut Actions) {
         match event {
-            Event::Arrive { model, request, deadline } => {
-                let request = Request { deadline, id: request, arrival: now };
-                if !self.arrive(now, model, request, actions) {
-                    return; // What else may be due at this moment has its own wakeup.
-                }
-            }
-            Event::Done { executor } => {
-                self.running.done(executor);
-                self.rank.done(now, executor);
-            }
-            Event::Wakeup => {}
             Event::AddModel { model, spec, .. } => {
                 if model.index() >= self.models.len() {
                     self.models.resize_with(model.index() + 1, || None);
@@ -234,7 +222,15 @@ impl Dispatch for Dispatcher {
                     self.timers.clear(model.index());
                 }
             }
+            Event::Arrive { .. } | Event::Done { .. } | Event::Wakeup => {
+                unreachable!("{event:?} happens often");
+            }
         }
+    }
+
+    /// Wakes whom it is time for, and grants executors until nothing more is due.
+    #[inline(never)]
+    fn settle(&mut self, now: Time, actions: &mut Actions) {
         loop {
             self.wake(now, actions);
             while let Some(model) = self.rank.next_ready(now) {
@@ -252,7 +248,29 @@ impl Dispatch for Dispatcher {
             }
         }
     }
+}
 
+impl Dispatch for Dispatcher {
+    #[inline]
+    fn handle(&mut self, now: Time, event: Event, actions: &mut Actions) {
+        match event {
+            Event::Arrive { model, request, deadline } => {
+                let request = Request { deadline, id: request, arrival: now };
+                if !self.arrive(now, model, request, actions) {
+                    return; // What else may be due at this moment has its own wakeup.
+                }
+            }
+            Event::Done { executor } => {
+                self.running.done(executor);
+                self.rank.done(now, executor);
+            }
+            Event::Wakeup => {}
+            seldom => self.change(now, seldom, actions),
+        }
+        self.settle(now, actions);
+    }
+
+    #[inline]
     fn next_wakeup(&self) -> Time {
         self.timers.earliest().min(self.rank.next_wakeup())
     }

@@ -85,31 +85,43 @@ fn run(
 ) -> Stats {
     let mut world = World::new(scenario, feed, bad_limits);
     world.keeps_times = keeps_times;
-    let mut actions = Actions::default();
-    let mut step = |world: &mut World<'_>, dispatcher: &mut _, now, event| {
-        handle(world, dispatcher, observer, &mut actions, now, event);
-    };
+    let (world, actions) = (&mut world, &mut Actions::default());
     for (model, load) in (0..).zip(&scenario.loads) {
         let gap =
             Some(load.rate()).filter(|&rate| rate > 0.0).map(|rate| Span::from_secs(1.0 / rate));
         let event = Event::AddModel { model: ModelId(model), spec: load.spec.clone(), gap };
-        step(&mut world, dispatcher, Time::START, event);
+        handle(world, dispatcher, observer, actions, Time::START, event);
     }
     for (executor, &class) in (0..).zip(&scenario.executors) {
         world.since[executor as usize] = Time::START;
         let event = Event::Join { executor: ExecutorId(executor), class };
-        step(&mut world, dispatcher, Time::START, event);
+        handle(world, dispatcher, observer, actions, Time::START, event);
     }
     while !world.stats.stopped {
-        let Some((now, event)) = world.next(dispatcher.next_wakeup()) else { break };
-        step(&mut world, dispatcher, now, event);
+        let (now, next) = world.next(dispatcher.next_wakeup());
+        match next {
+            Next::Arrival => {
+                let event = world.arrive(now);
+                handle(world, dispatcher, observer, actions, now, event);
+            }
+            Next::Done => {
+                let executor = world.finishes.first().expect("an executor is done");
+                let executor = ExecutorId(executor as u32);
+                handle(world, dispatcher, observer, actions, now, Event::Done { executor });
+            }
+            Next::Wakeup => handle(world, dispatcher, observer, actions, now, Event::Wakeup),
+            Next::Fault => {
+                let Some(event) = world.fault(now) else { break };
+                handle(world, dispatcher, observer, actions, now, event);
+            }
+            Next::Nothing => break,
+        }
     }
-    for executor in 0..world.executors.len() {
-        world.end_presence(executor, world.stats.end);
-    }
-    world.stats
+    world.end()
 }
 
+/// Compiled into each of its callers, so that they pay for their own kind of event only.
+#[inline(always)]
 fn handle(
     world: &mut World<'_>,
     dispatcher: &mut impl Dispatch,
@@ -123,6 +135,14 @@ fn handle(
         world.finish(executor, observer);
     }
     dispatcher.handle(now, event, actions);
+    if !actions.list.is_empty() {
+        apply(world, observer, actions, now);
+    }
+}
+
+#[inline(never)]
+fn apply(world: &mut World<'_>, observer: &mut impl Observer, actions: &mut Actions, now: Time) {
+    world.stats.end = now; // A wakeup by itself is nothing that happened.
     for action in &actions.list {
         let batch = match *action {
             Action::Run { first, size, .. } => actions.batch(first, size),
@@ -134,9 +154,19 @@ fn handle(
     actions.clear();
 }
 
+/// What happens next.
+enum Next {
+    Done,
+    Fault,
+    Arrival,
+    Wakeup,
+    Nothing,
+}
+
 struct World<'a> {
     feed: Feed<'a>,
-    slos: Vec<Span>,
+    /// By model. Side by side, and nothing else, since every arrival needs them.
+    clients: Vec<Clients>,
     /// From the end of a batch to its clients.
     resp: Span,
     /// When each executor's running batch ends.
@@ -149,16 +179,24 @@ struct World<'a> {
     next_request: u64,
     /// How many bad requests a model may have.
     bad_limits: Vec<u64>,
-    spare: Vec<Vec<Request>>,
     /// Whether latencies are counted.
     keeps_times: bool,
     noise: Option<(f64, Pcg64Mcg)>,
     stats: Stats,
 }
 
+/// Those who ask for one model.
+#[derive(Clone, Copy, Debug)]
+struct Clients {
+    slo: Span,
+    /// How many requests they have sent.
+    offered: u64,
+}
+
 #[derive(Clone, Debug)]
 struct Executor {
-    running: Option<Run>,
+    /// The batch that it runs, which has requests, or an empty one.
+    running: Run,
     /// A batch that was sent before the running one ended, with its planned latency.
     next: Option<(Run, Span)>,
     slowness: f64,
@@ -171,12 +209,13 @@ impl<'a> World<'a> {
     fn new(scenario: &Scenario, feed: Feed<'a>, bad_limits: Vec<u64>) -> Self {
         let joins = scenario.faults.iter().map(|fault| fault.executor.index() + 1).max();
         let executors = scenario.executors.len().max(joins.unwrap_or(0));
-        let idle = Executor { running: None, next: None, slowness: 1.0 };
+        let idle = Executor { running: Run::default(), next: None, slowness: 1.0 };
+        let loads = scenario.loads.iter();
         let mut faults = scenario.faults.clone();
         faults.sort_by_key(|fault| std::cmp::Reverse(fault.at));
         Self {
             feed,
-            slos: scenario.loads.iter().map(|load| load.spec.slo).collect(),
+            clients: loads.map(|load| Clients { slo: load.spec.slo, offered: 0 }).collect(),
             resp: scenario.network.resp,
             finishes: MinTree::with_len(executors),
             executors: vec![idle; executors],
@@ -184,7 +223,6 @@ impl<'a> World<'a> {
             faults,
             next_request: 0,
             bad_limits,
-            spare: Vec::new(),
             keeps_times: true,
             noise: (scenario.noise > 0.0)
                 .then(|| (scenario.noise, Pcg64Mcg::seed_from_u64(scenario.seed ^ NOISE_STREAM))),
@@ -200,33 +238,33 @@ impl<'a> World<'a> {
     /// What happens next: of things at the same moment first an executor that is done, then faults, then
     /// arrivals, then the dispatcher's own wakeup.
     #[inline]
-    fn next(&mut self, wakeup: Time) -> Option<(Time, Event)> {
+    fn next(&mut self, wakeup: Time) -> (Time, Next) {
         let (done, arrival) = (self.finishes.earliest(), self.feed.next());
         let fault = self.faults.last().map_or(Time::NEVER, |fault| fault.at);
         let now = done.min(arrival).min(fault).min(wakeup);
-        if now == Time::NEVER {
-            return None;
-        }
-        let event = if now == done {
-            Event::Done { executor: ExecutorId(self.finishes.first()? as u32) }
+        let next = if now == arrival && now < done && now < fault {
+            Next::Arrival
+        } else if now == Time::NEVER {
+            return (now, Next::Nothing);
+        } else if now == done {
+            Next::Done
         } else if now == fault {
-            self.fault(now)?
-        } else if now == arrival {
-            self.arrive(now)
+            Next::Fault
         } else {
-            return Some((now, Event::Wakeup));
+            return (now, Next::Wakeup);
         };
         self.stats.end = now;
-        Some((now, event))
+        (now, next)
     }
 
     #[inline]
     fn arrive(&mut self, now: Time) -> Event {
         let model = self.feed.pop();
-        self.stats.models[model.index()].offered += 1;
+        let clients = &mut self.clients[model.index()];
+        clients.offered += 1;
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        Event::Arrive { model, request, deadline: now + self.slos[model.index()] }
+        Event::Arrive { model, request, deadline: now + clients.slo }
     }
 
     fn fault(&mut self, now: Time) -> Option<Event> {
@@ -234,11 +272,10 @@ impl<'a> World<'a> {
         let state = &mut self.executors[executor.index()];
         Some(match kind {
             FaultKind::Crash => {
-                if let Some(run) = state.running.take() {
-                    self.stats.busy[executor.index()] += now - run.start;
-                }
                 state.next = None;
-                self.finishes.clear(executor.index());
+                if state.is_busy() {
+                    self.stop(now, executor);
+                }
                 self.end_presence(executor.index(), now);
                 Event::Fail { executor }
             }
@@ -249,7 +286,7 @@ impl<'a> World<'a> {
             }
             FaultKind::Leave => {
                 // It is there until it has finished what it runs.
-                let end = state.running.as_ref().map_or(now, |run| run.finish);
+                let end = if state.is_busy() { state.running.finish } else { now };
                 self.end_presence(executor.index(), end);
                 Event::Leave { executor }
             }
@@ -267,38 +304,36 @@ impl<'a> World<'a> {
 
     #[inline]
     fn apply(&mut self, now: Time, action: &Action, batch: &[Request]) {
-        self.stats.end = now; // A wakeup by itself is nothing that happened.
         match *action {
             Action::Drop { model, reason, .. } => {
                 self.stats.models[model.index()].drop(reason);
                 self.check_limit(model);
             }
             Action::Run { executor, model, start, latency, .. } => {
-                let mut requests = self.spare.pop().unwrap_or_default();
-                requests.extend_from_slice(batch);
-                let run = Run { executor, model, start, finish: Time::NEVER, requests };
                 let state = &mut self.executors[executor.index()];
-                if state.running.is_none() {
-                    self.begin(run, latency);
-                } else {
+                if state.is_busy() {
                     assert!(state.next.is_none(), "{executor} was given a third batch");
+                    let requests = batch.to_vec();
+                    let run = Run { executor, model, start, finish: Time::NEVER, requests };
                     state.next = Some((run, latency));
+                } else {
+                    let run = &mut state.running;
+                    (run.executor, run.model, run.start) = (executor, model, start);
+                    run.requests.extend_from_slice(batch);
+                    self.begin(executor, latency);
                 }
             }
             Action::Preempt { executor } => {
-                let state = &mut self.executors[executor.index()];
-                let mut run = state.running.take().expect("only a running batch is preempted");
-                self.stats.busy[executor.index()] += now - run.start;
-                self.finishes.clear(executor.index());
-                run.requests.clear();
-                self.spare.push(run.requests);
+                let state = &self.executors[executor.index()];
+                assert!(state.is_busy(), "only a running batch is preempted");
+                self.stop(now, executor);
             }
         }
     }
 
-    fn begin(&mut self, mut run: Run, planned: Span) {
-        let at = run.executor.index();
-        let state = &mut self.executors[at];
+    /// The running batch of an executor begins.
+    fn begin(&mut self, executor: ExecutorId, planned: Span) {
+        let state = &mut self.executors[executor.index()];
         let mut latency = planned;
         if let Some((deviation, random)) = &mut self.noise {
             let normal: f64 = StandardNormal.sample(random);
@@ -307,31 +342,49 @@ impl<'a> World<'a> {
         if state.slowness != 1.0 {
             latency = Span((latency.0 as f64 * state.slowness) as u64);
         }
-        run.finish = run.start + latency;
-        self.finishes.set(at, run.finish);
-        state.running = Some(run);
+        state.running.finish = state.running.start + latency;
+        self.finishes.set(executor.index(), state.running.finish);
+    }
+
+    /// The running batch of an executor ends before its time.
+    fn stop(&mut self, now: Time, executor: ExecutorId) {
+        let run = &mut self.executors[executor.index()].running;
+        self.stats.busy[executor.index()] += now - run.start;
+        run.requests.clear();
+        self.finishes.clear(executor.index());
     }
 
     fn finish(&mut self, executor: ExecutorId, observer: &mut impl Observer) {
         let at = executor.index();
         self.finishes.clear(at);
-        let mut run = self.executors[at].running.take().expect("a batch ran until it finished");
-        observer.finished(&run);
+        let Executor { running: run, next, .. } = &mut self.executors[at];
+        observer.finished(run);
         self.stats.busy[at] += run.finish - run.start;
-        let model = &mut self.stats.models[run.model.index()];
-        let answered = run.finish + self.resp;
-        model.answer(&run.requests, answered);
+        let (model, finish) = (run.model, run.finish);
+        let stats = &mut self.stats.models[model.index()];
+        let answered = finish + self.resp;
+        stats.answer(&run.requests, answered);
         if self.keeps_times {
-            model.answer_times(&run.requests, run.start, answered);
+            stats.answer_times(&run.requests, run.start, answered);
         }
-        self.check_limit(run.model);
-        let finish = run.finish;
         run.requests.clear();
-        self.spare.push(run.requests);
-        if let Some((mut next, latency)) = self.executors[at].next.take() {
-            next.start = next.start.max(finish);
-            self.begin(next, latency);
+        if let Some((next, latency)) = next.take() {
+            *run = next;
+            run.start = run.start.max(finish);
+            self.begin(executor, latency);
         }
+        self.check_limit(model);
+    }
+
+    /// The run is over.
+    fn end(&mut self) -> Stats {
+        for executor in 0..self.executors.len() {
+            self.end_presence(executor, self.stats.end);
+        }
+        for (model, clients) in self.stats.models.iter_mut().zip(&self.clients) {
+            model.offered = clients.offered;
+        }
+        std::mem::take(&mut self.stats)
     }
 
     #[inline]
@@ -339,6 +392,13 @@ impl<'a> World<'a> {
         if self.stats.models[model.index()].bad() > self.bad_limits[model.index()] {
             self.stats.stopped = true;
         }
+    }
+}
+
+impl Executor {
+    #[inline]
+    fn is_busy(&self) -> bool {
+        !self.running.requests.is_empty()
     }
 }
 
