@@ -1,9 +1,9 @@
 //! A moment per ordinal, and the earliest of them: the timers of a fixed set of things.
 //!
 //! A tree of minima, eight to a node, in one vector. Reading the earliest moment is one load. A node is a cache
-//! line, and the least of it is found without a branch, since which way a comparison goes cannot be predicted;
-//! changing a moment walks towards the root and stops at the first node that does not change, which is
-//! nearly always the first. Nothing is allocated unless the set grows.
+//! line, and is searched only when its earliest moment is put off; then without a branch, since which way a
+//! comparison goes cannot be predicted. Changing a moment walks towards the root and stops at the first node
+//! whose earliest stays, which is nearly always the first. Nothing is allocated unless the set grows.
 
 use fermata_core::Time;
 
@@ -64,18 +64,24 @@ impl MinTree {
     /// Changes the moment of ordinal `i`.
     #[inline]
     pub fn set(&mut self, i: usize, time: Time) {
-        let (mut at, mut place, mut least) = (self.leaves + i / WIDTH, i % WIDTH, time);
+        let (mut at, mut place, mut new) = (self.leaves + i / WIDTH, i % WIDTH, time);
         loop {
             let node = &mut self.nodes[at];
-            node.0[place] = least;
-            least = node.earliest();
-            if at == 0 {
-                self.earliest = least;
+            let old = std::mem::replace(&mut node.0[place], new);
+            let above = if at > 0 { Some(((at - 1) / WIDTH, (at - 1) % WIDTH)) } else { None };
+            let least = above.map_or(self.earliest, |(at, place)| self.nodes[at].0[place]);
+            if new > least {
+                if old > least {
+                    return;
+                }
+                new = self.nodes[at].earliest();
+            }
+            if new == least {
                 return;
             }
-            (at, place) = ((at - 1) / WIDTH, (at - 1) % WIDTH);
-            if self.nodes[at].0[place] == least {
-                return;
+            match above {
+                Some(above) => (at, place) = above,
+                None => return self.earliest = new,
             }
         }
     }
