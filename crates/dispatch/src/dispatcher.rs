@@ -58,11 +58,7 @@ impl Dispatcher {
         let has_news = machine.has_news();
         match arrival {
             Arrival::Changed => self.refresh(now, model),
-            Arrival::Held => {
-                for (class, candidate) in machine.candidates() {
-                    self.rank.inform_held(model, class, candidate);
-                }
-            }
+            Arrival::Held(class, candidate) => self.rank.inform_held(model, class, &candidate),
             Arrival::Refused(request) => actions.drop(model, request, DropReason::Late),
             Arrival::Unchanged => {}
         }
@@ -83,7 +79,6 @@ impl Dispatcher {
                     actions.drop(model, request, DropReason::Overload);
                 }
             }
-            self.running.recycle(requests);
             self.refresh(now, model);
         }
     }
@@ -251,7 +246,8 @@ impl Dispatcher {
 }
 
 impl Dispatch for Dispatcher {
-    #[inline]
+    // An event is nearly always made where it is handled: there only its own arm is left.
+    #[inline(always)]
     fn handle(&mut self, now: Time, event: Event, actions: &mut Actions) {
         match event {
             Event::Arrive { model, request, deadline } => {
@@ -267,7 +263,9 @@ impl Dispatch for Dispatcher {
             Event::Wakeup => {}
             seldom => self.change(now, seldom, actions),
         }
-        self.settle(now, actions);
+        if self.timers.earliest() <= now || !self.rank.is_settled(now) {
+            self.settle(now, actions);
+        }
     }
 
     #[inline]

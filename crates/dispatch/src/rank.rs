@@ -11,7 +11,7 @@ use crate::id_set::IdSet;
 use crate::min_tree::MinTree;
 
 /// The batch that a model would send now, as the rank machine sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Candidate {
     /// How many requests it has.
     pub size: u32,
@@ -21,6 +21,14 @@ pub struct Candidate {
     pub latest: Time,
     /// Of several ready candidates the one with the least goes first.
     pub urgency: Time,
+}
+
+impl Candidate {
+    /// Whether it is not ready yet, and will be before its latest moment: a timeout may be longer than that.
+    #[inline]
+    pub(crate) fn is_held(&self, now: Time) -> bool {
+        now < self.ready && self.ready <= self.latest
+    }
 }
 
 /// A match: the executor is the model's from now on.
@@ -204,13 +212,10 @@ impl RankMachine {
 
     /// A candidate that was held before, and still is, changed.
     #[inline]
-    pub fn inform_held(&mut self, model: ModelId, class: ClassId, candidate: Option<&Candidate>) {
-        if let Some(candidate) = candidate {
-            let ranks = &mut self.classes[class.index()];
-            let ask = Ask { urgency: candidate.urgency, size: candidate.size };
-            ranks.asks[model.index()] = ask;
-            ranks.held.set(model.index(), candidate.ready);
-        }
+    pub fn inform_held(&mut self, model: ModelId, class: ClassId, candidate: &Candidate) {
+        let ranks = &mut self.classes[class.index()];
+        ranks.asks[model.index()] = Ask { urgency: candidate.urgency, size: candidate.size };
+        ranks.held.set(model.index(), candidate.ready);
     }
 
     /// A candidate that became ready, if any: from now on it waits for an executor.
@@ -255,16 +260,18 @@ impl RankMachine {
         }
     }
 
+    /// Whether there is nothing for `next_ready` and `poll` at this moment.
+    #[inline]
+    pub fn is_settled(&self, now: Time) -> bool {
+        self.classes.iter().all(|class| class.held.earliest() > now && !class.can_match())
+    }
+
     /// The next match that is due, if any. The model must answer with `inform_executor` or
     /// `return_executor`, and inform of its new candidate.
     #[inline]
     pub fn poll(&mut self, now: Time) -> Option<Grant> {
         for at in 0..self.classes.len() {
-            let class = &self.classes[at];
-            // Nearly always nobody waits, or there is nothing to be had.
-            if class.waiting.earliest() == Time::NEVER
-                || (class.idle.is_empty() && class.free.earliest() == Time::NEVER)
-            {
+            if !self.classes[at].can_match() {
                 continue;
             }
             if let Some(grant) = self.poll_class(now, ClassId(at as u16)) {
@@ -328,5 +335,12 @@ impl ClassRank {
         self.held.grow(models);
         self.waiting.grow(models);
         self.asks.resize(models, Ask::default());
+    }
+
+    /// Nearly always not: nobody waits, or there is nothing to be had.
+    #[inline]
+    fn can_match(&self) -> bool {
+        self.waiting.earliest() != Time::NEVER
+            && (!self.idle.is_empty() || self.free.earliest() != Time::NEVER)
     }
 }

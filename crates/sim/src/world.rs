@@ -111,7 +111,7 @@ fn run(
             }
             Next::Wakeup => handle(world, dispatcher, observer, actions, now, Event::Wakeup),
             Next::Fault => {
-                let Some(event) = world.fault(now) else { break };
+                let event = world.fault(now);
                 handle(world, dispatcher, observer, actions, now, event);
             }
             Next::Nothing => break,
@@ -267,10 +267,10 @@ impl<'a> World<'a> {
         Event::Arrive { model, request, deadline: now + clients.slo }
     }
 
-    fn fault(&mut self, now: Time) -> Option<Event> {
-        let Fault { executor, kind, .. } = self.faults.pop()?;
+    fn fault(&mut self, now: Time) -> Event {
+        let Fault { executor, kind, .. } = self.faults.pop().expect("a fault is due");
         let state = &mut self.executors[executor.index()];
-        Some(match kind {
+        match kind {
             FaultKind::Crash => {
                 state.next = None;
                 if state.is_busy() {
@@ -294,7 +294,7 @@ impl<'a> World<'a> {
                 state.slowness = factor;
                 Event::Wakeup
             }
-        })
+        }
     }
 
     fn end_presence(&mut self, executor: usize, end: Time) {
