@@ -79,12 +79,12 @@ fn run(
     scenario: &Scenario,
     feed: Feed<'_>,
     bad_limits: Vec<u64>,
-    keeps_times: bool,
+    keeps_requests: bool,
     dispatcher: &mut impl Dispatch,
     observer: &mut impl Observer,
 ) -> Stats {
     let mut world = World::new(scenario, feed, bad_limits);
-    world.keeps_times = keeps_times;
+    world.keeps_requests = keeps_requests;
     let (world, actions) = (&mut world, &mut Actions::default());
     for (model, load) in (0..).zip(&scenario.loads) {
         let gap =
@@ -110,10 +110,7 @@ fn run(
                 handle(world, dispatcher, observer, actions, now, Event::Done { executor });
             }
             Next::Wakeup => handle(world, dispatcher, observer, actions, now, Event::Wakeup),
-            Next::Fault => {
-                let event = world.fault(now);
-                handle(world, dispatcher, observer, actions, now, event);
-            }
+            Next::Fault => strike(world, dispatcher, observer, actions, now),
             Next::Nothing => break,
         }
     }
@@ -138,6 +135,18 @@ fn handle(
     if !actions.list.is_empty() {
         apply(world, observer, actions, now);
     }
+}
+
+#[cold]
+fn strike(
+    world: &mut World<'_>,
+    dispatcher: &mut impl Dispatch,
+    observer: &mut impl Observer,
+    actions: &mut Actions,
+    now: Time,
+) {
+    let event = world.fault(now);
+    handle(world, dispatcher, observer, actions, now, event);
 }
 
 #[inline(never)]
@@ -172,15 +181,18 @@ struct World<'a> {
     /// When each executor's running batch ends.
     finishes: MinTree,
     executors: Vec<Executor>,
+    /// What each executor's latencies are multiplied by.
+    slowness: Vec<f64>,
     /// Since when each executor is there; never, if it is not.
     since: Vec<Time>,
     /// Faults by time, the next one last.
     faults: Vec<Fault>,
+    next_fault: Time,
     next_request: u64,
     /// How many bad requests a model may have.
     bad_limits: Vec<u64>,
-    /// Whether latencies are counted.
-    keeps_times: bool,
+    /// Whether the requests of running batches are kept: for their latencies, and for who watches.
+    keeps_requests: bool,
     noise: Option<(f64, Pcg64Mcg)>,
     stats: Stats,
 }
@@ -193,13 +205,18 @@ struct Clients {
     offered: u64,
 }
 
-#[derive(Clone, Debug)]
+/// An executor, in one cache line.
+#[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 struct Executor {
-    /// The batch that it runs, which has requests, or an empty one.
+    /// The batch that it runs, if any.
     running: Run,
+    /// How many requests the running batch has: none, if nothing runs.
+    size: u32,
+    /// How many of them will be in time.
+    in_time: u32,
     /// A batch that was sent before the running one ended, with its planned latency.
-    next: Option<(Run, Span)>,
-    slowness: f64,
+    next: Option<Box<(Run, Span)>>,
 }
 
 /// The stream number of execution noise, far from those of the models.
@@ -209,7 +226,6 @@ impl<'a> World<'a> {
     fn new(scenario: &Scenario, feed: Feed<'a>, bad_limits: Vec<u64>) -> Self {
         let joins = scenario.faults.iter().map(|fault| fault.executor.index() + 1).max();
         let executors = scenario.executors.len().max(joins.unwrap_or(0));
-        let idle = Executor { running: Run::default(), next: None, slowness: 1.0 };
         let loads = scenario.loads.iter();
         let mut faults = scenario.faults.clone();
         faults.sort_by_key(|fault| std::cmp::Reverse(fault.at));
@@ -218,12 +234,14 @@ impl<'a> World<'a> {
             clients: loads.map(|load| Clients { slo: load.spec.slo, offered: 0 }).collect(),
             resp: scenario.network.resp,
             finishes: MinTree::with_len(executors),
-            executors: vec![idle; executors],
+            executors: vec![Executor::default(); executors],
+            slowness: vec![1.0; executors],
             since: vec![Time::NEVER; executors],
+            next_fault: faults.last().map_or(Time::NEVER, |fault| fault.at),
             faults,
             next_request: 0,
             bad_limits,
-            keeps_times: true,
+            keeps_requests: true,
             noise: (scenario.noise > 0.0)
                 .then(|| (scenario.noise, Pcg64Mcg::seed_from_u64(scenario.seed ^ NOISE_STREAM))),
             stats: Stats {
@@ -240,18 +258,17 @@ impl<'a> World<'a> {
     #[inline]
     fn next(&mut self, wakeup: Time) -> (Time, Next) {
         let (done, arrival) = (self.finishes.earliest(), self.feed.next());
-        let fault = self.faults.last().map_or(Time::NEVER, |fault| fault.at);
-        let now = done.min(arrival).min(fault).min(wakeup);
-        let next = if now == arrival && now < done && now < fault {
-            Next::Arrival
-        } else if now == Time::NEVER {
-            return (now, Next::Nothing);
-        } else if now == done {
-            Next::Done
-        } else if now == fault {
-            Next::Fault
+        let fault = self.next_fault;
+        let (now, next) = if arrival < done && arrival < fault && arrival <= wakeup {
+            (arrival, Next::Arrival)
+        } else if done <= fault && done <= wakeup && done != Time::NEVER {
+            (done, Next::Done)
+        } else if fault <= wakeup && fault != Time::NEVER {
+            (fault, Next::Fault)
+        } else if wakeup != Time::NEVER {
+            return (wakeup, Next::Wakeup);
         } else {
-            return (now, Next::Wakeup);
+            return (wakeup, Next::Nothing);
         };
         self.stats.end = now;
         (now, next)
@@ -269,6 +286,7 @@ impl<'a> World<'a> {
 
     fn fault(&mut self, now: Time) -> Event {
         let Fault { executor, kind, .. } = self.faults.pop().expect("a fault is due");
+        self.next_fault = self.faults.last().map_or(Time::NEVER, |fault| fault.at);
         let state = &mut self.executors[executor.index()];
         match kind {
             FaultKind::Crash => {
@@ -280,7 +298,7 @@ impl<'a> World<'a> {
                 Event::Fail { executor }
             }
             FaultKind::Join(class) => {
-                state.slowness = 1.0;
+                self.slowness[executor.index()] = 1.0;
                 self.since[executor.index()] = now;
                 Event::Join { executor, class }
             }
@@ -291,7 +309,7 @@ impl<'a> World<'a> {
                 Event::Leave { executor }
             }
             FaultKind::Slow(factor) => {
-                state.slowness = factor;
+                self.slowness[executor.index()] = factor;
                 Event::Wakeup
             }
         }
@@ -315,12 +333,14 @@ impl<'a> World<'a> {
                     assert!(state.next.is_none(), "{executor} was given a third batch");
                     let requests = batch.to_vec();
                     let run = Run { executor, model, start, finish: Time::NEVER, requests };
-                    state.next = Some((run, latency));
+                    state.next = Some(Box::new((run, latency)));
                 } else {
                     let run = &mut state.running;
                     (run.executor, run.model, run.start) = (executor, model, start);
-                    run.requests.extend_from_slice(batch);
-                    self.begin(executor, latency);
+                    if self.keeps_requests {
+                        run.requests.extend_from_slice(batch);
+                    }
+                    self.begin(executor, latency, batch);
                 }
             }
             Action::Preempt { executor } => {
@@ -332,46 +352,57 @@ impl<'a> World<'a> {
     }
 
     /// The running batch of an executor begins.
-    fn begin(&mut self, executor: ExecutorId, planned: Span) {
+    #[inline]
+    fn begin(&mut self, executor: ExecutorId, planned: Span, batch: &[Request]) {
         let state = &mut self.executors[executor.index()];
         let mut latency = planned;
         if let Some((deviation, random)) = &mut self.noise {
             let normal: f64 = StandardNormal.sample(random);
             latency = Span((latency.0 as f64 * (1.0 + *deviation * normal).max(0.1)) as u64);
         }
-        if state.slowness != 1.0 {
-            latency = Span((latency.0 as f64 * state.slowness) as u64);
+        let slowness = self.slowness[executor.index()];
+        if slowness != 1.0 {
+            latency = Span((latency.0 as f64 * slowness) as u64);
         }
-        state.running.finish = state.running.start + latency;
-        self.finishes.set(executor.index(), state.running.finish);
+        let finish = state.running.start + latency;
+        let answered = finish + self.resp;
+        // Counted now, while the batch is at hand.
+        let in_time = batch.iter().filter(|request| answered <= request.deadline).count();
+        state.running.finish = finish;
+        (state.size, state.in_time) = (batch.len() as u32, in_time as u32);
+        self.finishes.set(executor.index(), finish);
     }
 
     /// The running batch of an executor ends before its time.
     fn stop(&mut self, now: Time, executor: ExecutorId) {
-        let run = &mut self.executors[executor.index()].running;
-        self.stats.busy[executor.index()] += now - run.start;
-        run.requests.clear();
+        let state = &mut self.executors[executor.index()];
+        self.stats.busy[executor.index()] += now - state.running.start;
+        state.running.requests.clear();
+        state.size = 0;
         self.finishes.clear(executor.index());
     }
 
     fn finish(&mut self, executor: ExecutorId, observer: &mut impl Observer) {
         let at = executor.index();
         self.finishes.clear(at);
-        let Executor { running: run, next, .. } = &mut self.executors[at];
+        let Executor { running: run, size, in_time, next } = &mut self.executors[at];
         observer.finished(run);
         self.stats.busy[at] += run.finish - run.start;
         let (model, finish) = (run.model, run.finish);
         let stats = &mut self.stats.models[model.index()];
-        let answered = finish + self.resp;
-        stats.answer(&run.requests, answered);
-        if self.keeps_times {
-            stats.answer_times(&run.requests, run.start, answered);
+        stats.answer(*size as usize, *in_time as usize);
+        if self.keeps_requests {
+            stats.answer_times(&run.requests, run.start, finish + self.resp);
+            run.requests.clear();
         }
-        run.requests.clear();
-        if let Some((next, latency)) = next.take() {
+        *size = 0;
+        if let Some(next) = next.take() {
+            let (mut next, latency) = *next;
+            let batch = std::mem::take(&mut next.requests);
             *run = next;
             run.start = run.start.max(finish);
-            self.begin(executor, latency);
+            self.begin(executor, latency, &batch);
+            self.executors[at].running.requests = batch;
         }
         self.check_limit(model);
     }
@@ -398,7 +429,7 @@ impl<'a> World<'a> {
 impl Executor {
     #[inline]
     fn is_busy(&self) -> bool {
-        !self.running.requests.is_empty()
+        self.size > 0
     }
 }
 
