@@ -228,6 +228,10 @@ impl Dispatcher {
     fn settle(&mut self, now: Time, actions: &mut Actions) {
         loop {
             self.wake(now, actions);
+            if let Some(grant) = self.rank.grant_alone(now) {
+                self.promoted.push(grant.model);
+                self.start(now, grant, actions);
+            }
             while let Some(model) = self.rank.next_ready(now) {
                 self.promoted.push(model);
             }

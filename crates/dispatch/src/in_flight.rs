@@ -9,6 +9,7 @@ pub struct InFlight {
 }
 
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 struct Slot {
     running: Batch,
     next: Batch,

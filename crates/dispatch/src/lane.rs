@@ -90,10 +90,17 @@ impl Lane {
         }
     }
 
-    /// The usual case, cheaply: the request that was just queued last joins the candidate that takes all who
-    /// wait, or comes behind a candidate that is valid without it. `None`, if it is not so simple.
+    /// The usual case, cheaply, of a model with one lane: the request that was just queued last is alone, joins
+    /// the candidate that takes all who wait, or comes behind a candidate that is valid without it. `None`, if
+    /// it is not so simple.
     #[inline]
     pub(crate) fn join(&mut self, view: &View<'_>, now: Time) -> Option<Arrival> {
+        if view.waiting.len() == 1 {
+            // It is not hopeless, and so it is gathered under every rule.
+            (self.skip, self.due) = (0, view.due(0));
+            self.candidate = self.shape(view, now, 1);
+            return Some(Arrival::Changed);
+        }
         let candidate = self.candidate().filter(|candidate| candidate.latest >= now)?;
         let was_held = self.skip == 0 && candidate.is_held(now);
         let size = view.waiting.len() - self.skip();

@@ -218,6 +218,26 @@ impl RankMachine {
         ranks.held.set(model.index(), candidate.ready);
     }
 
+    /// The usual case, cheaply: one candidate became ready, nobody else is or waits, and an executor is idle.
+    /// The same as `next_ready` and `poll`.
+    #[inline]
+    pub fn grant_alone(&mut self, now: Time) -> Option<Grant> {
+        let [ranks] = &mut self.classes[..] else { return None };
+        if ranks.held.earliest() > now || ranks.waiting.earliest() != Time::NEVER {
+            return None;
+        }
+        let (model, executor) = (ranks.held.first()?, ranks.idle.first()?);
+        let ready = ranks.held.get(model);
+        ranks.held.clear(model);
+        if ranks.held.earliest() <= now {
+            ranks.held.set(model, ready);
+            return None;
+        }
+        ranks.idle.remove(executor);
+        ranks.free.clear(executor);
+        Some(self.grant(ClassId(0), model, executor))
+    }
+
     /// A candidate that became ready, if any: from now on it waits for an executor.
     #[inline]
     pub fn next_ready(&mut self, now: Time) -> Option<ModelId> {
@@ -310,9 +330,14 @@ impl RankMachine {
         ranks.waiting.clear(model);
         ranks.idle.remove(executor);
         ranks.free.clear(executor);
+        Some(self.grant(class, model, executor))
+    }
+
+    #[inline]
+    fn grant(&self, class: ClassId, model: usize, executor: usize) -> Grant {
         let free_at = self.executors[executor].free_at;
         let (model, executor) = (ModelId(model as u32), ExecutorId(executor as u32));
-        Some(Grant { model, executor, class, free_at })
+        Grant { model, executor, class, free_at }
     }
 
     /// When the first busy executor can be granted to the most urgent waiting candidate.
