@@ -58,11 +58,7 @@ impl Dispatcher {
         let has_news = machine.has_news();
         match arrival {
             Arrival::Changed => self.refresh(now, model),
-            Arrival::Held => {
-                for (class, candidate) in machine.candidates() {
-                    self.rank.inform_held(model, class, candidate);
-                }
-            }
+            Arrival::Held(class, candidate) => self.rank.inform_held(model, class, &candidate),
             Arrival::Refused(request) => actions.drop(model, request, DropReason::Late),
             Arrival::Unchanged => {}
         }
@@ -83,7 +79,6 @@ impl Dispatcher {
                     actions.drop(model, request, DropReason::Overload);
                 }
             }
-            self.running.recycle(requests);
             self.refresh(now, model);
         }
     }
@@ -171,22 +166,10 @@ impl Dispatcher {
             self.market.report(Some(before), Some(after));
         }
     }
-}
-
-impl Dispatch for Dispatcher {
-    fn handle(&mut self, now: Time, event: Event, actions: &mut Actions) {
+    /// What happens seldom: the pool or its models change, or a client does not wait.
+    #[cold]
+    fn change(&mut self, now: Time, event: Event, actions: &mut Actions) {
         match event {
-            Event::Arrive { model, request, deadline } => {
-                let request = Request { deadline, id: request, arrival: now };
-                if !self.arrive(now, model, request, actions) {
-                    return; // What else may be due at this moment has its own wakeup.
-                }
-            }
-            Event::Done { executor } => {
-                self.running.done(executor);
-                self.rank.done(now, executor);
-            }
-            Event::Wakeup => {}
             Event::AddModel { model, spec, .. } => {
                 if model.index() >= self.models.len() {
                     self.models.resize_with(model.index() + 1, || None);
@@ -244,9 +227,21 @@ impl Dispatch for Dispatcher {
                     self.timers.clear(model.index());
                 }
             }
+            Event::Arrive { .. } | Event::Done { .. } | Event::Wakeup => {
+                unreachable!("{event:?} happens often");
+            }
         }
+    }
+
+    /// Wakes whom it is time for, and grants executors until nothing more is due.
+    #[inline(never)]
+    fn settle(&mut self, now: Time, actions: &mut Actions) {
         loop {
             self.wake(now, actions);
+            if let Some(grant) = self.rank.grant_alone(now) {
+                self.promoted.push(grant.model);
+                self.start(now, grant, actions);
+            }
             while let Some(model) = self.rank.next_ready(now) {
                 self.promoted.push(model);
             }
@@ -262,7 +257,32 @@ impl Dispatch for Dispatcher {
             }
         }
     }
+}
 
+impl Dispatch for Dispatcher {
+    // An event is nearly always made where it is handled: there only its own arm is left.
+    #[inline(always)]
+    fn handle(&mut self, now: Time, event: Event, actions: &mut Actions) {
+        match event {
+            Event::Arrive { model, request, deadline } => {
+                let request = Request { deadline, id: request, arrival: now };
+                if !self.arrive(now, model, request, actions) {
+                    return; // What else may be due at this moment has its own wakeup.
+                }
+            }
+            Event::Done { executor } => {
+                self.running.done(executor);
+                self.rank.done(now, executor);
+            }
+            Event::Wakeup => {}
+            seldom => self.change(now, seldom, actions),
+        }
+        if self.timers.earliest() <= now || !self.rank.is_settled(now) {
+            self.settle(now, actions);
+        }
+    }
+
+    #[inline]
     fn next_wakeup(&self) -> Time {
         self.timers.earliest().min(self.rank.next_wakeup())
     }

@@ -6,55 +6,59 @@ use fermata_core::{ExecutorId, ModelId, Request};
 #[derive(Clone, Debug, Default)]
 pub struct InFlight {
     slots: Vec<Slot>,
-    spare: Vec<Vec<Request>>,
 }
 
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 struct Slot {
-    running: Option<(ModelId, Vec<Request>)>,
-    next: Option<(ModelId, Vec<Request>)>,
+    running: Batch,
+    next: Batch,
+}
+
+/// A batch, or none if it has no requests.
+#[derive(Clone, Debug, Default)]
+struct Batch {
+    model: ModelId,
+    requests: Vec<Request>,
 }
 
 impl InFlight {
     /// A batch was given to an executor.
+    #[inline]
     pub fn start(&mut self, executor: ExecutorId, model: ModelId, requests: &[Request]) {
         if executor.index() >= self.slots.len() {
             self.slots.resize_with(executor.index() + 1, Slot::default);
         }
-        let mut buffer = self.spare.pop().unwrap_or_default();
-        buffer.extend_from_slice(requests);
         let slot = &mut self.slots[executor.index()];
-        let place = if slot.running.is_none() { &mut slot.running } else { &mut slot.next };
-        assert!(place.is_none(), "executor {executor} was given a third batch");
-        *place = Some((model, buffer));
+        let is_idle = slot.running.requests.is_empty();
+        let batch = if is_idle { &mut slot.running } else { &mut slot.next };
+        assert!(batch.requests.is_empty(), "executor {executor} was given a third batch");
+        batch.model = model;
+        batch.requests.extend_from_slice(requests);
     }
 
     /// The model and the requests that the executor runs now.
     pub fn running(&self, executor: ExecutorId) -> Option<(ModelId, &[Request])> {
-        let (model, requests) = self.slots.get(executor.index())?.running.as_ref()?;
-        Some((*model, requests))
+        let Batch { model, requests } = &self.slots.get(executor.index())?.running;
+        (!requests.is_empty()).then_some((*model, requests))
     }
 
     /// The first batch of an executor is done.
+    #[inline]
     pub fn done(&mut self, executor: ExecutorId) {
         let slot = &mut self.slots[executor.index()];
-        let (_, mut buffer) = slot.running.take().expect("an executor is done only with a batch");
-        slot.running = slot.next.take();
-        buffer.clear();
-        self.spare.push(buffer);
+        assert!(!slot.running.requests.is_empty(), "an executor is done only with a batch");
+        slot.running.requests.clear();
+        if !slot.next.requests.is_empty() {
+            std::mem::swap(&mut slot.running, &mut slot.next);
+        }
     }
 
-    /// Takes the first batch of an executor back. Hand the buffer to `recycle` afterwards.
+    /// Takes the first batch of an executor back.
     pub fn take(&mut self, executor: ExecutorId) -> Option<(ModelId, Vec<Request>)> {
         let slot = self.slots.get_mut(executor.index())?;
-        let taken = slot.running.take();
-        slot.running = slot.next.take();
-        taken
-    }
-
-    /// Keeps a buffer for later batches.
-    pub fn recycle(&mut self, mut buffer: Vec<Request>) {
-        buffer.clear();
-        self.spare.push(buffer);
+        let Batch { model, requests } =
+            std::mem::replace(&mut slot.running, std::mem::take(&mut slot.next));
+        (!requests.is_empty()).then_some((model, requests))
     }
 }

@@ -10,18 +10,22 @@ use crate::rank::Candidate;
 use crate::rules::{Gather, Rules, Window};
 use crate::tuning::Tuning;
 
-/// A model on one class of executor.
+/// A model on one class of executor. What a request needs that comes is in the first cache line.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Lane {
-    pub(crate) class: ClassId,
-    pub(crate) profile: Profile,
+    /// The candidate, or one of no requests.
+    candidate: Candidate,
+    /// When the candidate must be done.
+    due: Time,
     /// From the decision to the end of a batch, by size: the profile and the network's lead.
     pub(crate) reach: Profile,
+    /// How many urgent requests the candidate gives up.
+    skip: u32,
+    pub(crate) class: ClassId,
+    pub(crate) profile: Profile,
     /// The batch of a staggered execution, rounded down: the batch to keep up.
     pub(crate) target: usize,
-    /// How many urgent requests the candidate gives up.
-    pub(crate) skip: usize,
-    pub(crate) candidate: Option<Candidate>,
 }
 
 /// What a lane must know of its model to form a batch.
@@ -47,55 +51,89 @@ impl View<'_> {
 impl Lane {
     pub(crate) fn new(class: ClassId, profile: &Profile, network: Network) -> Self {
         let reach = network.reach(profile);
-        Self { class, profile: profile.clone(), reach, target: 1, skip: 0, candidate: None }
+        let (candidate, due) = (Candidate::default(), Time::NEVER);
+        Self { candidate, due, reach, skip: 0, class, profile: profile.clone(), target: 1 }
+    }
+
+    /// The batch that it would send now.
+    #[inline]
+    pub(crate) fn candidate(&self) -> Option<&Candidate> {
+        (self.candidate.size > 0).then_some(&self.candidate)
+    }
+
+    /// How many urgent requests the candidate gives up.
+    #[inline]
+    pub(crate) fn skip(&self) -> usize {
+        self.skip as usize
+    }
+
+    /// The most urgent requests, so many, are gone.
+    #[inline]
+    pub(crate) fn forget_skips(&mut self, gone: usize) {
+        self.skip = self.skip().saturating_sub(gone) as u32;
+    }
+
+    /// Nothing waits any more.
+    pub(crate) fn clear(&mut self) {
+        (self.candidate, self.skip) = (Candidate::default(), 0);
     }
 
     /// Forms the candidate from what waits now.
     #[inline]
     pub(crate) fn form(&mut self, view: &View<'_>, now: Time) {
         let (skip, size) = self.gather(view, now, Time::START);
-        self.skip = skip;
-        self.candidate = (size > 0).then(|| self.candidate(view, now, size));
+        self.skip = skip as u32;
+        self.candidate.size = 0;
+        if size > 0 {
+            self.due = view.due(skip);
+            self.candidate = self.shape(view, now, size);
+        }
     }
 
-    /// The usual case, cheaply: the request that was just queued last joins the candidate that takes all who
-    /// wait, or comes behind a candidate that is valid without it. `None`, if it is not so simple.
+    /// The usual case, cheaply, of a model with one lane: the request that was just queued last is alone, joins
+    /// the candidate that takes all who wait, or comes behind a candidate that is valid without it. `None`, if
+    /// it is not so simple.
     #[inline]
     pub(crate) fn join(&mut self, view: &View<'_>, now: Time) -> Option<Arrival> {
-        let candidate = self.candidate.as_ref().filter(|candidate| candidate.latest >= now)?;
-        let was_held = self.is_held(now);
-        let size = view.waiting.len() - self.skip;
+        if view.waiting.len() == 1 {
+            // It is not hopeless, and so it is gathered under every rule.
+            (self.skip, self.due) = (0, view.due(0));
+            self.candidate = self.shape(view, now, 1);
+            return Some(Arrival::Changed);
+        }
+        let candidate = self.candidate().filter(|candidate| candidate.latest >= now)?;
+        let was_held = self.skip == 0 && candidate.is_held(now);
+        let size = view.waiting.len() - self.skip();
         if candidate.size as usize + 1 < size
             || size > self.reach.max_batch()
-            || now + self.reach.latency(size) > view.due(self.skip)
+            || now + self.reach.latency(size) > self.due
         {
             // Which of them go is decided when an executor is granted, or the latest moment passes.
             return Some(Arrival::Unchanged);
         }
-        self.candidate = Some(self.candidate(view, now, size));
-        Some(if was_held && self.is_held(now) { Arrival::Held } else { Arrival::Changed })
+        self.candidate = self.shape(view, now, size);
+        if was_held && self.candidate.is_held(now) {
+            return Some(Arrival::Held(self.class, self.candidate));
+        }
+        Some(Arrival::Changed)
     }
 
-    /// Whether there is a candidate that gives nobody up, is not ready yet, and will be before its latest
-    /// moment: a timeout may be longer than that.
+    /// Whether there is a candidate that gives nobody up, and is held.
     #[inline]
     pub(crate) fn is_held(&self, now: Time) -> bool {
-        let held =
-            |candidate: &Candidate| now < candidate.ready && candidate.ready <= candidate.latest;
-        self.skip == 0 && self.candidate.as_ref().is_some_and(held)
+        self.skip == 0 && self.candidate().is_some_and(|candidate| candidate.is_held(now))
     }
 
     /// The candidate that sends `size` requests behind those given up.
     #[inline]
-    fn candidate(&self, view: &View<'_>, now: Time, size: usize) -> Candidate {
-        let due = view.due(self.skip);
-        let latest = due - self.reach.latency(size);
-        let frontrun = due - self.reach.latency(size + 1);
+    fn shape(&self, view: &View<'_>, now: Time, size: usize) -> Candidate {
+        let latest = self.due - self.reach.latency(size);
+        let frontrun = self.due - self.reach.latency(size + 1);
         let (ready, urgency) = match view.rules.window {
             Window::Deferred => (frontrun, latest),
             Window::Eager => (now, latest),
             Window::Timeout(timeout) => {
-                (view.waiting[self.skip].arrival + timeout.of(view.slo), latest)
+                (view.waiting[self.skip()].arrival + timeout.of(view.slo), latest)
             }
             Window::Priced => (
                 view.tuning.ready(frontrun, latest, view.pace, view.signal),
@@ -126,7 +164,7 @@ impl Lane {
                 skip.map_or((0, 0), |skip| (skip, self.fits(view, now, free_at, skip)))
             }
             Gather::EarlyDrop => {
-                let mut heads = self.skip..waiting;
+                let mut heads = self.skip()..waiting;
                 let skip = heads.find(|&at| in_time(self.target.min(waiting - at), at));
                 skip.map_or((0, 0), |skip| (skip, self.fits(view, now, free_at, skip)))
             }

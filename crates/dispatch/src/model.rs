@@ -17,20 +17,23 @@ use crate::tuning::Tuning;
 /// Below this load of the pool, a model's batch in the full pool is no longer extrapolated.
 const LOAD_MIN: f64 = 0.05;
 
-/// One model's queue and candidates.
+/// One model's queue and candidates. What every request needs that comes is in the first two cache lines.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct ModelMachine {
     queue: Queue,
     /// One per class that can run the model.
-    lanes: Vec<Lane>,
+    lanes: Box<[Lane]>,
     /// From the decision to the end of a batch of one, on the fastest class: nothing is in time sooner.
     shortest: Span,
-    slo: Span,
-    network: Network,
+    /// From the end of a batch to its clients.
+    resp: Span,
     rules: Rules,
     /// Whether there is anything new for the market.
     has_news: bool,
     pace: Pace,
+    slo: Span,
+    network: Network,
     tuning: Tuning,
     /// What the market was told last.
     reported: Report,
@@ -42,7 +45,7 @@ pub enum Arrival {
     /// It waits, and the candidates are others than before.
     Changed,
     /// It waits, and joined the model's only candidate, which is still held.
-    Held,
+    Held(ClassId, Candidate),
     /// It cannot be in time.
     Refused(Request),
     /// It waits behind a candidate that is the same as before.
@@ -63,7 +66,7 @@ macro_rules! view {
     ($machine:ident, $signal:expr) => {
         View {
             rules: &$machine.rules,
-            resp: $machine.network.resp,
+            resp: $machine.resp,
             slo: $machine.slo,
             waiting: $machine.queue.as_slice(),
             pace: &$machine.pace,
@@ -81,11 +84,12 @@ impl ModelMachine {
             queue: Queue::default(),
             shortest: shortest(&lanes),
             lanes,
-            slo: spec.slo,
-            network,
+            resp: network.resp,
             rules,
             has_news: false,
             pace: Pace::new(now),
+            slo: spec.slo,
+            network,
             tuning: Tuning::default(),
             reported: Report::default(),
         }
@@ -103,7 +107,7 @@ impl ModelMachine {
     /// The classes that can run the model, with the batch that would be sent to each.
     #[inline]
     pub fn candidates(&self) -> impl Iterator<Item = (ClassId, Option<&Candidate>)> {
-        self.lanes.iter().map(|lane| (lane.class, lane.candidate.as_ref()))
+        self.lanes.iter().map(|lane| (lane.class, lane.candidate()))
     }
 
     /// A request came.
@@ -158,9 +162,7 @@ impl ModelMachine {
 
     /// Takes every waiting request out.
     pub fn clear(&mut self) -> &[Request] {
-        for lane in &mut self.lanes {
-            (lane.candidate, lane.skip) = (None, 0);
-        }
+        self.lanes.iter_mut().for_each(Lane::clear);
         self.queue.take(self.queue.len())
     }
 
@@ -176,7 +178,7 @@ impl ModelMachine {
         if lost > 0 {
             self.note(0, lost, signal);
             for lane in &mut self.lanes {
-                lane.skip = lane.skip.saturating_sub(lost);
+                lane.forget_skips(lost);
             }
         }
         if self.pace.quiet_at() < now {
@@ -194,7 +196,7 @@ impl ModelMachine {
         let Some(head) = self.queue.head() else { return self.pace.quiet_at().next() };
         let mut timer = self.due(head) - self.shortest;
         for lane in &self.lanes {
-            if let Some(candidate) = &lane.candidate {
+            if let Some(candidate) = lane.candidate() {
                 timer = timer.min(candidate.latest);
             }
         }
@@ -228,7 +230,7 @@ impl ModelMachine {
         let latency = lane.profile.latency(size);
         // What this batch gives up is lost, unless another class's candidate still counts on it.
         let others = self.lanes.iter().filter(|lane| lane.class != class);
-        let lost = others.map(|lane| lane.skip).min().unwrap_or(skip).min(skip);
+        let lost = others.map(Lane::skip).min().unwrap_or(skip).min(skip);
         batch.extend_from_slice(&self.queue.as_slice()[skip..skip + size]);
         self.queue.take(lost).iter().copied().for_each(dropped);
         if lost == skip {
@@ -262,7 +264,7 @@ impl ModelMachine {
 
     #[inline]
     fn due(&self, request: &Request) -> Time {
-        request.deadline - self.network.resp
+        request.deadline - self.resp
     }
 
     #[inline]
@@ -273,7 +275,7 @@ impl ModelMachine {
 
     fn forget_skips(&mut self) {
         for lane in &mut self.lanes {
-            lane.skip = 0;
+            lane.forget_skips(usize::MAX);
         }
     }
 
@@ -297,7 +299,7 @@ impl ModelMachine {
     }
 
     fn retune(&mut self, signal: &Signal) {
-        let budget = self.slo - self.network.resp;
+        let budget = self.slo - self.resp;
         let mut rate = self.pace.rate();
         let priced = self.is_priced();
         if priced && signal.load > 0.0 {
@@ -318,7 +320,7 @@ impl ModelMachine {
 }
 
 /// One lane for each class that can run the model.
-fn lanes(spec: &ModelSpec, network: Network) -> Vec<Lane> {
+fn lanes(spec: &ModelSpec, network: Network) -> Box<[Lane]> {
     (0..spec.profiles.len())
         .map(|class| ClassId(class as u16))
         .filter_map(|class| Some(Lane::new(class, spec.profile(class)?, network)))

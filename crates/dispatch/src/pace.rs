@@ -29,6 +29,7 @@ const GAIN_TO_HOLD: f64 = 0.1;
 
 /// The arrivals of one model, summarised.
 #[derive(Clone, Debug)]
+#[repr(C)] // The histogram last: not every policy needs it.
 pub struct Pace {
     last: Time,
     beat: Time,
@@ -71,7 +72,7 @@ impl Pace {
             self.note_gap(gap);
         }
         let elapsed = (now - self.beat).0;
-        if elapsed < BEAT_NS || (self.count < BEAT_REQUESTS && elapsed < BEAT_NS_MAX) {
+        if elapsed < if self.count < BEAT_REQUESTS { BEAT_NS_MAX } else { BEAT_NS } {
             if self.sampled_ns == 0.0 {
                 self.rate = f64::from(self.count - 1) / elapsed.max(FIRST_NS) as f64;
                 return self.count.is_power_of_two();

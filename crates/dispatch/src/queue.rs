@@ -44,7 +44,12 @@ impl Queue {
             self.make_room();
         }
         match self.requests.last() {
-            Some(last) if last.key() > request.key() && !self.is_empty() => {
+            // Nearly always the deadline alone tells.
+            Some(last)
+                if last.deadline >= request.deadline
+                    && last.key() > request.key()
+                    && !self.is_empty() =>
+            {
                 let at = self.as_slice().partition_point(|other| other.key() < request.key());
                 self.requests.insert(self.taken + at, request);
                 false

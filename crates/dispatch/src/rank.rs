@@ -11,7 +11,7 @@ use crate::id_set::IdSet;
 use crate::min_tree::MinTree;
 
 /// The batch that a model would send now, as the rank machine sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Candidate {
     /// How many requests it has.
     pub size: u32,
@@ -21,6 +21,14 @@ pub struct Candidate {
     pub latest: Time,
     /// Of several ready candidates the one with the least goes first.
     pub urgency: Time,
+}
+
+impl Candidate {
+    /// Whether it is not ready yet, and will be before its latest moment: a timeout may be longer than that.
+    #[inline]
+    pub(crate) fn is_held(&self, now: Time) -> bool {
+        now < self.ready && self.ready <= self.latest
+    }
 }
 
 /// A match: the executor is the model's from now on.
@@ -204,13 +212,30 @@ impl RankMachine {
 
     /// A candidate that was held before, and still is, changed.
     #[inline]
-    pub fn inform_held(&mut self, model: ModelId, class: ClassId, candidate: Option<&Candidate>) {
-        if let Some(candidate) = candidate {
-            let ranks = &mut self.classes[class.index()];
-            let ask = Ask { urgency: candidate.urgency, size: candidate.size };
-            ranks.asks[model.index()] = ask;
-            ranks.held.set(model.index(), candidate.ready);
+    pub fn inform_held(&mut self, model: ModelId, class: ClassId, candidate: &Candidate) {
+        let ranks = &mut self.classes[class.index()];
+        ranks.asks[model.index()] = Ask { urgency: candidate.urgency, size: candidate.size };
+        ranks.held.set(model.index(), candidate.ready);
+    }
+
+    /// The usual case, cheaply: one candidate became ready, nobody else is or waits, and an executor is idle.
+    /// The same as `next_ready` and `poll`.
+    #[inline]
+    pub fn grant_alone(&mut self, now: Time) -> Option<Grant> {
+        let [ranks] = &mut self.classes[..] else { return None };
+        if ranks.held.earliest() > now || ranks.waiting.earliest() != Time::NEVER {
+            return None;
         }
+        let (model, executor) = (ranks.held.first()?, ranks.idle.first()?);
+        let ready = ranks.held.get(model);
+        ranks.held.clear(model);
+        if ranks.held.earliest() <= now {
+            ranks.held.set(model, ready);
+            return None;
+        }
+        ranks.idle.remove(executor);
+        ranks.free.clear(executor);
+        Some(self.grant(ClassId(0), model, executor))
     }
 
     /// A candidate that became ready, if any: from now on it waits for an executor.
@@ -255,16 +280,18 @@ impl RankMachine {
         }
     }
 
+    /// Whether there is nothing for `next_ready` and `poll` at this moment.
+    #[inline]
+    pub fn is_settled(&self, now: Time) -> bool {
+        self.classes.iter().all(|class| class.held.earliest() > now && !class.can_match())
+    }
+
     /// The next match that is due, if any. The model must answer with `inform_executor` or
     /// `return_executor`, and inform of its new candidate.
     #[inline]
     pub fn poll(&mut self, now: Time) -> Option<Grant> {
         for at in 0..self.classes.len() {
-            let class = &self.classes[at];
-            // Nearly always nobody waits, or there is nothing to be had.
-            if class.waiting.earliest() == Time::NEVER
-                || (class.idle.is_empty() && class.free.earliest() == Time::NEVER)
-            {
+            if !self.classes[at].can_match() {
                 continue;
             }
             if let Some(grant) = self.poll_class(now, ClassId(at as u16)) {
@@ -303,9 +330,14 @@ impl RankMachine {
         ranks.waiting.clear(model);
         ranks.idle.remove(executor);
         ranks.free.clear(executor);
+        Some(self.grant(class, model, executor))
+    }
+
+    #[inline]
+    fn grant(&self, class: ClassId, model: usize, executor: usize) -> Grant {
         let free_at = self.executors[executor].free_at;
         let (model, executor) = (ModelId(model as u32), ExecutorId(executor as u32));
-        Some(Grant { model, executor, class, free_at })
+        Grant { model, executor, class, free_at }
     }
 
     /// When the first busy executor can be granted to the most urgent waiting candidate.
@@ -328,5 +360,12 @@ impl ClassRank {
         self.held.grow(models);
         self.waiting.grow(models);
         self.asks.resize(models, Ask::default());
+    }
+
+    /// Nearly always not: nobody waits, or there is nothing to be had.
+    #[inline]
+    fn can_match(&self) -> bool {
+        self.waiting.earliest() != Time::NEVER
+            && (!self.idle.is_empty() || self.free.earliest() != Time::NEVER)
     }
 }

@@ -60,15 +60,18 @@ pub(crate) struct Feed<'a> {
     kind: Kind<'a>,
 }
 
+/// Why there is a request to take.
+const TAKEN: &str = "a request is taken only where there is one";
+
 enum Kind<'a> {
-    Drawn { arrivals: &'a [(f64, u32)], at: usize, stretch: f64 },
+    Drawn { arrivals: &'a [(f64, u32)], stretch: f64 },
     Live { streams: Vec<Stream>, times: MinTree, left: u64, end: Time },
 }
 
 impl<'a> Feed<'a> {
     /// Drawn arrivals with all rates multiplied by `factor`.
     pub(crate) fn drawn(arrivals: &'a [(f64, u32)], factor: f64) -> Self {
-        let kind = Kind::Drawn { arrivals, at: 0, stretch: 1.0 / factor };
+        let kind = Kind::Drawn { arrivals, stretch: 1.0 / factor };
         let mut feed = Self { next: Time::NEVER, kind };
         feed.update();
         feed
@@ -103,12 +106,13 @@ impl<'a> Feed<'a> {
     #[inline]
     pub(crate) fn pop(&mut self) -> ModelId {
         let model = match &mut self.kind {
-            Kind::Drawn { arrivals, at, .. } => {
-                *at += 1;
-                arrivals[*at - 1].1
+            Kind::Drawn { arrivals, .. } => {
+                let (&(_, model), rest) = arrivals.split_first().expect(TAKEN);
+                *arrivals = rest;
+                model
             }
             Kind::Live { streams, times, left, .. } => {
-                let at = times.first().expect("a request is taken only where there is one");
+                let at = times.first().expect(TAKEN);
                 times.set(at, streams[at].next_arrival());
                 *left -= 1;
                 at as u32
@@ -121,7 +125,7 @@ impl<'a> Feed<'a> {
     #[inline]
     fn update(&mut self) {
         self.next = match &self.kind {
-            Kind::Drawn { arrivals, at, stretch } => match arrivals.get(*at) {
+            Kind::Drawn { arrivals, stretch } => match arrivals.first() {
                 Some((time, _)) => Time((time * stretch) as u64),
                 None => Time::NEVER,
             },

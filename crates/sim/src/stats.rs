@@ -42,13 +42,11 @@ pub struct ModelStats {
 }
 
 impl ModelStats {
-    /// A batch was answered.
+    /// A batch was answered, so many of it in time.
     #[inline]
-    pub(crate) fn answer(&mut self, batch: &[Request], answered: Time) {
-        let in_time = batch.iter().filter(|request| answered <= request.deadline).count();
+    pub(crate) fn answer(&mut self, size: usize, in_time: usize) {
         self.in_time += in_time as u64;
-        self.late += (batch.len() - in_time) as u64;
-        let size = batch.len();
+        self.late += (size - in_time) as u64;
         if size >= self.batches.len() {
             self.batches.resize(size + 1, 0);
         }

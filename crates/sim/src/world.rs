@@ -79,37 +79,46 @@ fn run(
     scenario: &Scenario,
     feed: Feed<'_>,
     bad_limits: Vec<u64>,
-    keeps_times: bool,
+    keeps_requests: bool,
     dispatcher: &mut impl Dispatch,
     observer: &mut impl Observer,
 ) -> Stats {
     let mut world = World::new(scenario, feed, bad_limits);
-    world.keeps_times = keeps_times;
-    let mut actions = Actions::default();
-    let mut step = |world: &mut World<'_>, dispatcher: &mut _, now, event| {
-        handle(world, dispatcher, observer, &mut actions, now, event);
-    };
+    world.keeps_requests = keeps_requests;
+    let (world, actions) = (&mut world, &mut Actions::default());
     for (model, load) in (0..).zip(&scenario.loads) {
         let gap =
             Some(load.rate()).filter(|&rate| rate > 0.0).map(|rate| Span::from_secs(1.0 / rate));
         let event = Event::AddModel { model: ModelId(model), spec: load.spec.clone(), gap };
-        step(&mut world, dispatcher, Time::START, event);
+        handle(world, dispatcher, observer, actions, Time::START, event);
     }
     for (executor, &class) in (0..).zip(&scenario.executors) {
         world.since[executor as usize] = Time::START;
         let event = Event::Join { executor: ExecutorId(executor), class };
-        step(&mut world, dispatcher, Time::START, event);
+        handle(world, dispatcher, observer, actions, Time::START, event);
     }
     while !world.stats.stopped {
-        let Some((now, event)) = world.next(dispatcher.next_wakeup()) else { break };
-        step(&mut world, dispatcher, now, event);
+        let (now, next) = world.next(dispatcher.next_wakeup());
+        match next {
+            Next::Arrival => {
+                let event = world.arrive(now);
+                handle(world, dispatcher, observer, actions, now, event);
+            }
+            Next::Done => {
+                let executor = world.finishes.first().expect("an executor is done");
+                let executor = ExecutorId(executor as u32);
+                handle(world, dispatcher, observer, actions, now, Event::Done { executor });
+            }
+            Next::Wakeup => handle(world, dispatcher, observer, actions, now, Event::Wakeup),
+            Next::Fault => strike(world, dispatcher, observer, actions, now),
+            Next::Nothing => break,
+        }
     }
-    for executor in 0..world.executors.len() {
-        world.end_presence(executor, world.stats.end);
-    }
-    world.stats
+    world.end()
 }
 
+/// Compiled into each of its callers, so that they pay for their own kind of event only.
+#[inline(always)]
 fn handle(
     world: &mut World<'_>,
     dispatcher: &mut impl Dispatch,
@@ -123,6 +132,26 @@ fn handle(
         world.finish(executor, observer);
     }
     dispatcher.handle(now, event, actions);
+    if !actions.list.is_empty() {
+        apply(world, observer, actions, now);
+    }
+}
+
+#[cold]
+fn strike(
+    world: &mut World<'_>,
+    dispatcher: &mut impl Dispatch,
+    observer: &mut impl Observer,
+    actions: &mut Actions,
+    now: Time,
+) {
+    let event = world.fault(now);
+    handle(world, dispatcher, observer, actions, now, event);
+}
+
+#[inline(never)]
+fn apply(world: &mut World<'_>, observer: &mut impl Observer, actions: &mut Actions, now: Time) {
+    world.stats.end = now; // A wakeup by itself is nothing that happened.
     for action in &actions.list {
         let batch = match *action {
             Action::Run { first, size, .. } => actions.batch(first, size),
@@ -134,34 +163,60 @@ fn handle(
     actions.clear();
 }
 
+/// What happens next.
+enum Next {
+    Done,
+    Fault,
+    Arrival,
+    Wakeup,
+    Nothing,
+}
+
 struct World<'a> {
     feed: Feed<'a>,
-    slos: Vec<Span>,
+    /// By model. Side by side, and nothing else, since every arrival needs them.
+    clients: Vec<Clients>,
     /// From the end of a batch to its clients.
     resp: Span,
     /// When each executor's running batch ends.
     finishes: MinTree,
     executors: Vec<Executor>,
+    /// What each executor's latencies are multiplied by.
+    slowness: Vec<f64>,
     /// Since when each executor is there; never, if it is not.
     since: Vec<Time>,
     /// Faults by time, the next one last.
     faults: Vec<Fault>,
+    next_fault: Time,
     next_request: u64,
     /// How many bad requests a model may have.
     bad_limits: Vec<u64>,
-    spare: Vec<Vec<Request>>,
-    /// Whether latencies are counted.
-    keeps_times: bool,
+    /// Whether the requests of running batches are kept: for their latencies, and for who watches.
+    keeps_requests: bool,
     noise: Option<(f64, Pcg64Mcg)>,
     stats: Stats,
 }
 
-#[derive(Clone, Debug)]
+/// Those who ask for one model.
+#[derive(Clone, Copy, Debug)]
+struct Clients {
+    slo: Span,
+    /// How many requests they have sent.
+    offered: u64,
+}
+
+/// An executor, in one cache line.
+#[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 struct Executor {
-    running: Option<Run>,
+    /// The batch that it runs, if any.
+    running: Run,
+    /// How many requests the running batch has: none, if nothing runs.
+    size: u32,
+    /// How many of them will be in time.
+    in_time: u32,
     /// A batch that was sent before the running one ended, with its planned latency.
-    next: Option<(Run, Span)>,
-    slowness: f64,
+    next: Option<Box<(Run, Span)>>,
 }
 
 /// The stream number of execution noise, far from those of the models.
@@ -171,21 +226,22 @@ impl<'a> World<'a> {
     fn new(scenario: &Scenario, feed: Feed<'a>, bad_limits: Vec<u64>) -> Self {
         let joins = scenario.faults.iter().map(|fault| fault.executor.index() + 1).max();
         let executors = scenario.executors.len().max(joins.unwrap_or(0));
-        let idle = Executor { running: None, next: None, slowness: 1.0 };
+        let loads = scenario.loads.iter();
         let mut faults = scenario.faults.clone();
         faults.sort_by_key(|fault| std::cmp::Reverse(fault.at));
         Self {
             feed,
-            slos: scenario.loads.iter().map(|load| load.spec.slo).collect(),
+            clients: loads.map(|load| Clients { slo: load.spec.slo, offered: 0 }).collect(),
             resp: scenario.network.resp,
             finishes: MinTree::with_len(executors),
-            executors: vec![idle; executors],
+            executors: vec![Executor::default(); executors],
+            slowness: vec![1.0; executors],
             since: vec![Time::NEVER; executors],
+            next_fault: faults.last().map_or(Time::NEVER, |fault| fault.at),
             faults,
             next_request: 0,
             bad_limits,
-            spare: Vec::new(),
-            keeps_times: true,
+            keeps_requests: true,
             noise: (scenario.noise > 0.0)
                 .then(|| (scenario.noise, Pcg64Mcg::seed_from_u64(scenario.seed ^ NOISE_STREAM))),
             stats: Stats {
@@ -200,64 +256,63 @@ impl<'a> World<'a> {
     /// What happens next: of things at the same moment first an executor that is done, then faults, then
     /// arrivals, then the dispatcher's own wakeup.
     #[inline]
-    fn next(&mut self, wakeup: Time) -> Option<(Time, Event)> {
+    fn next(&mut self, wakeup: Time) -> (Time, Next) {
         let (done, arrival) = (self.finishes.earliest(), self.feed.next());
-        let fault = self.faults.last().map_or(Time::NEVER, |fault| fault.at);
-        let now = done.min(arrival).min(fault).min(wakeup);
-        if now == Time::NEVER {
-            return None;
-        }
-        let event = if now == done {
-            Event::Done { executor: ExecutorId(self.finishes.first()? as u32) }
-        } else if now == fault {
-            self.fault(now)?
-        } else if now == arrival {
-            self.arrive(now)
+        let fault = self.next_fault;
+        let (now, next) = if arrival < done && arrival < fault && arrival <= wakeup {
+            (arrival, Next::Arrival)
+        } else if done <= fault && done <= wakeup && done != Time::NEVER {
+            (done, Next::Done)
+        } else if fault <= wakeup && fault != Time::NEVER {
+            (fault, Next::Fault)
+        } else if wakeup != Time::NEVER {
+            return (wakeup, Next::Wakeup);
         } else {
-            return Some((now, Event::Wakeup));
+            return (wakeup, Next::Nothing);
         };
         self.stats.end = now;
-        Some((now, event))
+        (now, next)
     }
 
     #[inline]
     fn arrive(&mut self, now: Time) -> Event {
         let model = self.feed.pop();
-        self.stats.models[model.index()].offered += 1;
+        let clients = &mut self.clients[model.index()];
+        clients.offered += 1;
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        Event::Arrive { model, request, deadline: now + self.slos[model.index()] }
+        Event::Arrive { model, request, deadline: now + clients.slo }
     }
 
-    fn fault(&mut self, now: Time) -> Option<Event> {
-        let Fault { executor, kind, .. } = self.faults.pop()?;
+    fn fault(&mut self, now: Time) -> Event {
+        let Fault { executor, kind, .. } = self.faults.pop().expect("a fault is due");
+        self.next_fault = self.faults.last().map_or(Time::NEVER, |fault| fault.at);
         let state = &mut self.executors[executor.index()];
-        Some(match kind {
+        match kind {
             FaultKind::Crash => {
-                if let Some(run) = state.running.take() {
-                    self.stats.busy[executor.index()] += now - run.start;
-                }
                 state.next = None;
-                self.finishes.clear(executor.index());
+                if state.is_busy() {
+                    self.stop(now, executor);
+                }
                 self.end_presence(executor.index(), now);
                 Event::Fail { executor }
             }
             FaultKind::Join(class) => {
-                state.slowness = 1.0;
+                self.slowness[executor.index()] = 1.0;
                 self.since[executor.index()] = now;
                 Event::Join { executor, class }
             }
             FaultKind::Leave => {
                 // It is there until it has finished what it runs.
-                let end = state.running.as_ref().map_or(now, |run| run.finish);
+                let end = if state.is_busy() { state.running.finish } else { now };
                 self.end_presence(executor.index(), end);
                 Event::Leave { executor }
             }
             FaultKind::Slow(factor) => {
-                state.slowness = factor;
+                self.slowness[executor.index()] = factor;
                 Event::Wakeup
             }
-        })
+        }
     }
 
     fn end_presence(&mut self, executor: usize, end: Time) {
@@ -267,71 +322,100 @@ impl<'a> World<'a> {
 
     #[inline]
     fn apply(&mut self, now: Time, action: &Action, batch: &[Request]) {
-        self.stats.end = now; // A wakeup by itself is nothing that happened.
         match *action {
             Action::Drop { model, reason, .. } => {
                 self.stats.models[model.index()].drop(reason);
                 self.check_limit(model);
             }
             Action::Run { executor, model, start, latency, .. } => {
-                let mut requests = self.spare.pop().unwrap_or_default();
-                requests.extend_from_slice(batch);
-                let run = Run { executor, model, start, finish: Time::NEVER, requests };
                 let state = &mut self.executors[executor.index()];
-                if state.running.is_none() {
-                    self.begin(run, latency);
-                } else {
+                if state.is_busy() {
                     assert!(state.next.is_none(), "{executor} was given a third batch");
-                    state.next = Some((run, latency));
+                    let requests = batch.to_vec();
+                    let run = Run { executor, model, start, finish: Time::NEVER, requests };
+                    state.next = Some(Box::new((run, latency)));
+                } else {
+                    let run = &mut state.running;
+                    (run.executor, run.model, run.start) = (executor, model, start);
+                    if self.keeps_requests {
+                        run.requests.extend_from_slice(batch);
+                    }
+                    self.begin(executor, latency, batch);
                 }
             }
             Action::Preempt { executor } => {
-                let state = &mut self.executors[executor.index()];
-                let mut run = state.running.take().expect("only a running batch is preempted");
-                self.stats.busy[executor.index()] += now - run.start;
-                self.finishes.clear(executor.index());
-                run.requests.clear();
-                self.spare.push(run.requests);
+                let state = &self.executors[executor.index()];
+                assert!(state.is_busy(), "only a running batch is preempted");
+                self.stop(now, executor);
             }
         }
     }
 
-    fn begin(&mut self, mut run: Run, planned: Span) {
-        let at = run.executor.index();
-        let state = &mut self.executors[at];
+    /// The running batch of an executor begins.
+    #[inline]
+    fn begin(&mut self, executor: ExecutorId, planned: Span, batch: &[Request]) {
+        let state = &mut self.executors[executor.index()];
         let mut latency = planned;
         if let Some((deviation, random)) = &mut self.noise {
             let normal: f64 = StandardNormal.sample(random);
             latency = Span((latency.0 as f64 * (1.0 + *deviation * normal).max(0.1)) as u64);
         }
-        if state.slowness != 1.0 {
-            latency = Span((latency.0 as f64 * state.slowness) as u64);
+        let slowness = self.slowness[executor.index()];
+        if slowness != 1.0 {
+            latency = Span((latency.0 as f64 * slowness) as u64);
         }
-        run.finish = run.start + latency;
-        self.finishes.set(at, run.finish);
-        state.running = Some(run);
+        let finish = state.running.start + latency;
+        let answered = finish + self.resp;
+        // Counted now, while the batch is at hand.
+        let in_time = batch.iter().filter(|request| answered <= request.deadline).count();
+        state.running.finish = finish;
+        (state.size, state.in_time) = (batch.len() as u32, in_time as u32);
+        self.finishes.set(executor.index(), finish);
+    }
+
+    /// The running batch of an executor ends before its time.
+    fn stop(&mut self, now: Time, executor: ExecutorId) {
+        let state = &mut self.executors[executor.index()];
+        self.stats.busy[executor.index()] += now - state.running.start;
+        state.running.requests.clear();
+        state.size = 0;
+        self.finishes.clear(executor.index());
     }
 
     fn finish(&mut self, executor: ExecutorId, observer: &mut impl Observer) {
         let at = executor.index();
         self.finishes.clear(at);
-        let mut run = self.executors[at].running.take().expect("a batch ran until it finished");
-        observer.finished(&run);
+        let Executor { running: run, size, in_time, next } = &mut self.executors[at];
+        observer.finished(run);
         self.stats.busy[at] += run.finish - run.start;
-        let model = &mut self.stats.models[run.model.index()];
-        let answered = run.finish + self.resp;
-        model.answer(&run.requests, answered);
-        if self.keeps_times {
-            model.answer_times(&run.requests, run.start, answered);
+        let (model, finish) = (run.model, run.finish);
+        let stats = &mut self.stats.models[model.index()];
+        stats.answer(*size as usize, *in_time as usize);
+        if self.keeps_requests {
+            stats.answer_times(&run.requests, run.start, finish + self.resp);
+            run.requests.clear();
         }
-        self.check_limit(run.model);
-        let finish = run.finish;
-        run.requests.clear();
-        self.spare.push(run.requests);
-        if let Some((mut next, latency)) = self.executors[at].next.take() {
-            next.start = next.start.max(finish);
-            self.begin(next, latency);
+        *size = 0;
+        if let Some(next) = next.take() {
+            let (mut next, latency) = *next;
+            let batch = std::mem::take(&mut next.requests);
+            *run = next;
+            run.start = run.start.max(finish);
+            self.begin(executor, latency, &batch);
+            self.executors[at].running.requests = batch;
         }
+        self.check_limit(model);
+    }
+
+    /// The run is over.
+    fn end(&mut self) -> Stats {
+        for executor in 0..self.executors.len() {
+            self.end_presence(executor, self.stats.end);
+        }
+        for (model, clients) in self.stats.models.iter_mut().zip(&self.clients) {
+            model.offered = clients.offered;
+        }
+        std::mem::take(&mut self.stats)
     }
 
     #[inline]
@@ -339,6 +423,13 @@ impl<'a> World<'a> {
         if self.stats.models[model.index()].bad() > self.bad_limits[model.index()] {
             self.stats.stopped = true;
         }
+    }
+}
+
+impl Executor {
+    #[inline]
+    fn is_busy(&self) -> bool {
+        self.size > 0
     }
 }
 

@@ -69,7 +69,7 @@ impl Executors {
         }
     }
 
-    /// Takes the first batch of a failed executor back. Hand the buffer to `recycle` afterwards.
+    /// Takes the first batch of a failed executor back.
     pub(super) fn take_back(&mut self, executor: ExecutorId) -> Option<(ModelId, Vec<Request>)> {
         self.in_flight.take(executor)
     }
@@ -83,11 +83,6 @@ impl Executors {
         assert!(!leaving, "a leaving executor finishes what it runs");
         self.idle[class.index()].insert(executor.index());
         self.in_flight.take(executor).expect("only a running batch is preempted")
-    }
-
-    /// Keeps a buffer for later batches.
-    pub(super) fn recycle(&mut self, buffer: Vec<Request>) {
-        self.in_flight.recycle(buffer);
     }
 
     /// A batch is given to an executor.

@@ -218,7 +218,6 @@ impl Nexus {
             for &request in &requests {
                 self.route(now, model, request, DropReason::Overload, actions);
             }
-            self.executors.recycle(requests);
         }
     }
 

@@ -160,7 +160,6 @@ impl Pool {
         for &request in &requests {
             self.push(now, model, request, DropReason::Overload, actions);
         }
-        self.executors.recycle(requests);
     }
 
     /// Drops every request that can no longer be in time.
