@@ -43,7 +43,10 @@ struct Pending<'a> {
 }
 
 impl Served {
-    #[expect(clippy::too_many_arguments, reason = "the parts of one thing, named at its only maker")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one thing, named at its only maker"
+    )]
     pub(crate) fn new(
         name: String,
         version: String,
@@ -146,12 +149,17 @@ impl Served {
 }
 
 impl Pending<'_> {
-    async fn finish(mut self, served: &Served, count: &mut Count<'_>) -> Result<Outputs, InferError> {
+    async fn finish(
+        mut self,
+        served: &Served,
+        count: &mut Count<'_>,
+    ) -> Result<Outputs, InferError> {
         let reply = (&mut self.reply).await;
         self.guard.left();
         match reply {
             Ok(Ok(finished)) => {
-                count.queued = Some(count.queued.map_or(finished.queued, |q| q.max(finished.queued)));
+                count.queued =
+                    Some(count.queued.map_or(finished.queued, |q| q.max(finished.queued)));
                 Ok(finished.outputs)
             }
             Ok(Err(refused)) => Err(served.refuse(refused)),

@@ -119,7 +119,10 @@ impl Server {
             let (mut good, mut bad) = (0, 0);
             for served in models.iter().filter(|served| Arc::ptr_eq(served.pool(), pool)) {
                 good += served.metrics().outcome(Outcome::InTime);
-                bad += Outcome::BAD.map(|outcome| served.metrics().outcome(outcome)).iter().sum::<u64>();
+                bad += Outcome::BAD
+                    .map(|outcome| served.metrics().outcome(outcome))
+                    .iter()
+                    .sum::<u64>();
             }
             let busy = pool.gauges().busy().fold(Span::ZERO, |sum, busy| sum + busy);
             advisor.sample(Sample { time: pool.clock().now(), busy, good, bad });
@@ -143,10 +146,10 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let metrics = bind("metrics", config.metrics).await?;
     let mut recording = match &config.record {
         None => None,
-        Some(path) => Some(Recording::create(path).map_err(|source| ServeError::Record {
-            path: path.clone(),
-            source,
-        })?),
+        Some(path) => Some(
+            Recording::create(path)
+                .map_err(|source| ServeError::Record { path: path.clone(), source })?,
+        ),
     };
     let clock = Clock::start();
     let mut pool = |name: &str, executors| {
@@ -163,8 +166,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         emulated: pool("emulated", config.emulated_executors)?,
         threads: config.cpu_threads,
     };
-    let service =
-        Arc::new(Service::new(Repository::new(config.repositories, config.slo), loader));
+    let service = Arc::new(Service::new(Repository::new(config.repositories, config.slo), loader));
     let advisors = service.pools().map(|_| Advisor::default()).collect();
     let server =
         Arc::new(Server { service: service.clone(), advisors, started: SystemTime::now() });

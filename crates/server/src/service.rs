@@ -169,11 +169,7 @@ impl Service {
 
     /// Loads a model, or loads it again. Returns when it is ready. What was served of it before is served
     /// until then, and stays if the new one cannot be.
-    pub async fn load(
-        self: &Arc<Self>,
-        name: &str,
-        files: LoadOverride,
-    ) -> Result<(), InferError> {
+    pub async fn load(self: &Arc<Self>, name: &str, files: LoadOverride) -> Result<(), InferError> {
         let (service, name) = (self.clone(), name.to_owned());
         // A task of its own: a client that goes away must not leave half a load behind.
         let load = tokio::spawn(async move { service.load_in_turn(&name, files).await });

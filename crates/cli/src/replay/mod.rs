@@ -94,8 +94,8 @@ fn replay(file: &Path) -> anyhow::Result<Report> {
         name: "FILE",
         reason: format!("{}: {error}", file.display()),
     };
-    let open = File::open(file)
-        .map_err(|source| InputError::Read { file: file.to_owned(), source })?;
+    let open =
+        File::open(file).map_err(|source| InputError::Read { file: file.to_owned(), source })?;
     let mut reader = Reader::new(BufReader::new(open)).map_err(refuse)?;
     let mut dispatchers: Vec<Box<dyn Dispatch>> = Vec::new();
     let mut actions = Actions::default();

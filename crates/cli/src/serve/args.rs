@@ -53,7 +53,13 @@ pub(crate) struct ServeArgs {
     pub(crate) repository_poll_secs: u64,
 
     /// The address to listen on. Use 127.0.0.1 to be reached from this machine only.
-    #[arg(long, alias = "http-address", value_name = "IP", env = "FERMATA_ADDRESS", default_value = "0.0.0.0")]
+    #[arg(
+        long,
+        alias = "http-address",
+        value_name = "IP",
+        env = "FERMATA_ADDRESS",
+        default_value = "0.0.0.0"
+    )]
     pub(crate) address: IpAddr,
 
     /// The port of HTTP; 0 takes any that is free.

@@ -17,8 +17,8 @@ use fermata_server::frontend::Limits;
 use fermata_server::server::{self, Config, ServeError};
 use tokio::signal::unix::{SignalKind, signal};
 
-pub(crate) use args::ServeArgs;
 use args::Mode;
+pub(crate) use args::ServeArgs;
 
 use crate::input::InputError;
 
@@ -49,7 +49,7 @@ fn configure(args: &ServeArgs) -> anyhow::Result<Config> {
     let cores = available_parallelism().map_or(1, usize::from);
     let cpu_threads = args.cpu_threads.map_or((cores / cpu_executors).max(1), |n| n as usize);
     let at = |port| Some(SocketAddr::new(args.address, port));
-    let engine = OnnxRuntime::new(&library_folders()).map(|engine| Box::new(engine) as _);
+    let engine = OnnxRuntime::new(library_folders()).map(|engine| Box::new(engine) as _);
     let control = match args.model_control_mode {
         Mode::Explicit => Control::Explicit(args.load_model.clone()),
         Mode::None => Control::Start,

@@ -58,7 +58,12 @@ mod tests {
     #[test]
     fn names_follow_the_conventions() {
         for family in ALL {
-            assert_eq!(family.kind == "counter", family.name.ends_with("_total"), "{}", family.name);
+            assert_eq!(
+                family.kind == "counter",
+                family.name.ends_with("_total"),
+                "{}",
+                family.name
+            );
             assert!(family.help.ends_with('.'));
         }
     }

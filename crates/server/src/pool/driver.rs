@@ -161,7 +161,7 @@ impl Driver {
         let now = self.clock.now();
         let Some(model) = &mut self.models[ran.model.index()] else { return };
         let Some(corrector) = &mut model.corrector else { return };
-        if let Some(profile) = corrector.observe(now, ran.size, ran.expected, ran.took) {
+        if let Some(profile) = corrector.observe(now, ran.size, ran.took) {
             let spec = Arc::new(ModelSpec::uniform(model.spec.slo, profile));
             model.spec = spec.clone();
             self.handle(Event::Profile { model: ran.model, spec });
@@ -197,17 +197,14 @@ impl Driver {
                 // A client that went away needs no answer.
                 let _ = job.reply.send(Err(Refused::Dropped(reason)));
             }
-            Action::Run { executor, model, latency, first, size, .. } => {
+            Action::Run { executor, model, first, size, .. } => {
                 let jobs: Vec<Job> = actions
                     .batch(first, size)
                     .iter()
                     .map(|request| self.take(request.id))
                     .collect();
                 self.running += 1;
-                send(
-                    &self.hands[executor.index()],
-                    Work::Run(Batch { model, jobs, expected: latency }),
-                );
+                send(&self.hands[executor.index()], Work::Run(Batch { model, jobs }));
             }
             Action::Preempt { .. } => unreachable!("policies that preempt are not served with"),
         }

@@ -29,8 +29,6 @@ pub(super) enum Work {
 pub(super) struct Batch {
     pub(super) model: ModelId,
     pub(super) jobs: Vec<Job>,
-    /// How long it is expected to take.
-    pub(super) expected: Span,
 }
 
 /// What an executor tells of a batch that ended.
@@ -39,7 +37,6 @@ pub(super) struct Ran {
     pub(super) executor: ExecutorId,
     pub(super) model: ModelId,
     pub(super) size: usize,
-    pub(super) expected: Span,
     pub(super) took: Span,
 }
 
@@ -84,7 +81,7 @@ impl State {
         }
     }
 
-    fn run(&mut self, Batch { model, mut jobs, expected }: Batch) {
+    fn run(&mut self, Batch { model, mut jobs }: Batch) {
         self.inputs.extend(jobs.iter_mut().map(|job| mem::take(&mut job.inputs)));
         let session = self.sessions[model.index()].as_mut();
         let session = session.expect("a batch comes after its session");
@@ -96,7 +93,7 @@ impl State {
         self.gauges.ran(self.executor, took);
         jobs[0].served.metrics.ran(size, took);
         // The next batch is decided while this one is answered.
-        let ran = Ran { executor: self.executor, model, size, expected, took };
+        let ran = Ran { executor: self.executor, model, size, took };
         // The driver outlives the executors, but for a panic, which ends the process.
         let _ = self.driver.send(Message::Ran(ran));
         match outputs {
@@ -104,7 +101,7 @@ impl State {
                 for (job, outputs) in jobs.into_iter().zip(outputs) {
                     let queued = span(began.saturating_duration_since(job.arrival));
                     // A client that went away needs no answer.
-                    let _ = job.reply.send(Ok(Finished { outputs, queued, ran: took }));
+                    let _ = job.reply.send(Ok(Finished { outputs, queued }));
                 }
             }
             Err(error) => {

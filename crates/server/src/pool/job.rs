@@ -34,8 +34,6 @@ pub(crate) struct Finished {
     pub(crate) outputs: Outputs,
     /// From its arrival until its batch began.
     pub(crate) queued: Span,
-    /// How long its batch ran.
-    pub(crate) ran: Span,
 }
 
 /// Why a request did not run, or gave nothing.

@@ -64,7 +64,20 @@ pub fn measure(
     measure_by(&clock, session, signature, limit, options, progress)
 }
 
-/// The same by any clock.
+/// Runs every batch size up to `sizes` once, in a session that was not measured itself: engines are slow the
+/// first time.
+pub fn warm(
+    session: &mut dyn Session,
+    signature: &Signature,
+    sizes: usize,
+    options: &Options,
+) -> Result<(), EngineError> {
+    let item = item(signature, &options.shapes).map_err(EngineError::Run)?;
+    let batch = vec![item; sizes];
+    (1..=sizes).try_for_each(|size| session.run(&batch[..size]).map(drop))
+}
+
+/// Measures by any clock.
 fn measure_by(
     clock: &dyn Fn() -> Span,
     session: &mut dyn Session,

@@ -7,5 +7,5 @@ mod table;
 
 pub use cache::{Cache, CacheKey, Home, content_hash};
 pub use correct::Corrector;
-pub use measure::{Options, Step, measure, ones};
+pub use measure::{Options, Step, measure, ones, warm};
 pub use table::{Latency, Measured, Stop};

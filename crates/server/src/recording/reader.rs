@@ -95,7 +95,8 @@ impl<R: BufRead> Reader<R> {
             return Ok(Entry::Action(words.to_owned()));
         }
         if let Some(words) = self.text.strip_prefix("pool ") {
-            let header = read_header(words).ok_or("expected pool NUMBER NAME POLICY NANOSECONDS")?;
+            let header =
+                read_header(words).ok_or("expected pool NUMBER NAME POLICY NANOSECONDS")?;
             if header.pool != self.pools {
                 return Err(format!("expected pool {}", self.pools));
             }

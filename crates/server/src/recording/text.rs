@@ -89,9 +89,7 @@ pub(super) fn read_event(text: &str) -> Result<(Event, Option<&str>), String> {
             class: ClassId(words.id('c')? as u16),
         },
         "leave" => Event::Leave { executor: ExecutorId(words.id('x')? as u32) },
-        "profile" => {
-            Event::Profile { model: ModelId(words.id('m')? as u32), spec: words.spec()? }
-        }
+        "profile" => Event::Profile { model: ModelId(words.id('m')? as u32), spec: words.spec()? },
         "remove" => Event::RemoveModel { model: ModelId(words.id('m')? as u32) },
         "wake" => Event::Wakeup,
         _ => return Err(format!("unknown event '{word}'")),
@@ -165,8 +163,12 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let ms = Span::from_ms;
-        let spec =
-            || Arc::new(ModelSpec::uniform(ms(25.0), Profile::linear(ms(1.0), ms(5.0), ms(25.0)).unwrap()));
+        let spec = || {
+            Arc::new(ModelSpec::uniform(
+                ms(25.0),
+                Profile::linear(ms(1.0), ms(5.0), ms(25.0)).unwrap(),
+            ))
+        };
         let (model, request, deadline) = (ModelId(3), RequestId(12), Time(99));
         let executor = ExecutorId(7);
         let events = [
