@@ -32,7 +32,8 @@ pub(crate) struct Lane {
 pub(crate) struct View<'a> {
     pub(crate) rules: &'a Rules,
     pub(crate) resp: Span,
-    pub(crate) slo: Span,
+    /// Seldom needed, and then it is another cache line.
+    pub(crate) slo: &'a Span,
     /// All that wait, the most urgent first.
     pub(crate) waiting: &'a [Request],
     pub(crate) pace: &'a Pace,
@@ -133,7 +134,7 @@ impl Lane {
             Window::Deferred => (frontrun, latest),
             Window::Eager => (now, latest),
             Window::Timeout(timeout) => {
-                (view.waiting[self.skip()].arrival + timeout.of(view.slo), latest)
+                (view.waiting[self.skip()].arrival + timeout.of(*view.slo), latest)
             }
             Window::Priced => (
                 view.tuning.ready(frontrun, latest, view.pace, view.signal),

@@ -67,7 +67,7 @@ macro_rules! view {
         View {
             rules: &$machine.rules,
             resp: $machine.resp,
-            slo: $machine.slo,
+            slo: &$machine.slo,
             waiting: $machine.queue.as_slice(),
             pace: &$machine.pace,
             tuning: &$machine.tuning,

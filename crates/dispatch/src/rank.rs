@@ -59,6 +59,8 @@ pub struct RankMachine {
 /// One class: its executors, and each model's candidate for it.
 #[derive(Clone, Debug, Default)]
 struct ClassRank {
+    /// How many executors take batches.
+    active: usize,
     idle: IdSet,
     /// When busy executors with one batch will be free. Kept only where the network has delays: without,
     /// `Done` comes at that very moment.
@@ -105,11 +107,7 @@ impl RankMachine {
 
     /// The class with the most executors; the first one where several have.
     pub fn main_class(&self) -> ClassId {
-        let mut counts = vec![0usize; self.classes.len()];
-        for executor in self.executors.iter().filter(|state| state.present && !state.leaving) {
-            counts[executor.class.index()] += 1;
-        }
-        let most = (0..counts.len()).rev().max_by_key(|&class| counts[class]);
+        let most = (0..self.classes.len()).rev().max_by_key(|&class| self.classes[class].active);
         ClassId(most.unwrap_or(0) as u16)
     }
 
@@ -124,6 +122,7 @@ impl RankMachine {
         self.active += 1;
         let executors = self.executors.len();
         let ranks = self.class_mut(class);
+        ranks.active += 1;
         ranks.free.grow(executors);
         ranks.idle.insert(at);
     }
@@ -136,6 +135,7 @@ impl RankMachine {
         state.present = state.batches > 0;
         self.active -= 1;
         let class = &mut self.classes[state.class.index()];
+        class.active -= 1;
         class.idle.remove(executor.index());
         class.free.clear(executor.index());
     }
