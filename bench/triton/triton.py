@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -143,6 +144,10 @@ def serving(repository, args):
         "--grpc-address", "127.0.0.1", "--grpc-port", str(args.grpc_port),
         "--allow-metrics", "false", "--http-thread-count", str(args.http_threads),
     ]  # fmt: skip
+    for port in (args.http_port, args.grpc_port):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                sys.exit(f"error: port {port} is in use: end what uses it, or give --http-port and --grpc-port")
     log = HOME / "server.log"
     with log.open("w") as out:
         process = subprocess.Popen(list(map(str, command)), env=environment, stdout=out, stderr=out)
@@ -271,7 +276,17 @@ def main():
     parser.add_argument("--fermata", default=str(target / "release" / "fermata"))
     args = parser.parse_args()
     what = {"fetch": lambda _: fetch(), "serve": serve, "identity": measure_identity, "resnet50": measure_resnet50, "perf": measure_perf}
-    what[args.what](args)
+    # However it is ended, it ends the server that it started.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
+    try:
+        what[args.what](args)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

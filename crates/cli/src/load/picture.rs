@@ -2,12 +2,14 @@
 
 use super::campaign::Run;
 use super::plan::Plan;
-use super::record::{Outcome, SLICES, Slice};
+use super::record::{Outcome, Slice};
 use super::report::Report;
-use crate::chart::{Axis, Figure, Lines, Mark, Panel, Row, Scale, Series, Shape, grouped};
+use crate::chart::{Axis, Figure, Lines, Mark, Panel, Row, Scale, Series, grouped};
 
 const WIDTH: f64 = 1200.0;
 const HEIGHT: f64 = 300.0;
+/// Requests in one part of the time, at least on average, unless there are few.
+const PART_MIN: u64 = 200;
 
 /// Draws a run.
 pub(super) fn draw(plan: &Plan, run: &Run, report: &Report) -> String {
@@ -40,46 +42,74 @@ fn percentiles(plan: &Plan, run: &Run) -> Lines {
             |&share: &f64| (1.0 / (1.0 - share), latency.value_at_quantile(share) as f64 / 1e6);
         Series::line(&model.name, shares.iter().filter(told).map(point).collect())
     };
-    let mut marks: Vec<Mark> = [(2.0, "p50"), (10.0, "p90"), (100.0, "p99"), (1000.0, "p99.9")]
-        .map(|(at, name)| Mark::X(at, name.to_owned()))
-        .into();
-    marks.extend(plan.models.iter().filter_map(|model| {
-        let ms = model.slo?.as_secs_f64() * 1e3;
-        Some(Mark::Y(ms, format!("SLO {ms} ms")))
-    }));
+    let series: Vec<Series> = plan.models.iter().zip(&run.record.models).map(series).collect();
+    let highest = series.iter().flat_map(|line| &line.points).map(|point| point.1);
+    let slos = plan.models.iter().filter_map(|model| Some(model.slo?.as_secs_f64() * 1e3));
+    let (y, mut marks) = latency_axis(highest.fold(0.0, f64::max), slos);
+    let percentiles = [(2.0, "p50"), (10.0, "p90"), (100.0, "p99"), (1000.0, "p99.9")];
+    marks.extend(percentiles.map(|(at, name)| Mark::X(at, name.to_owned())));
     Lines {
         title: "Latency: one request in so many takes longer".to_owned(),
         x: Axis { scale: Scale::Log, ..Axis::fitting("one request in") },
-        y: Axis::from_zero("latency (ms)"),
-        series: plan.models.iter().zip(&run.record.models).map(series).collect(),
+        y,
+        series,
         marks,
     }
 }
 
-fn slice_seconds(run: &Run) -> f64 {
-    // A run that was cut has empty slices at its end.
-    run.seconds / used(run).len().max(1) as f64
+/// The run in parts that are long enough for a percentile to mean something, and how long each is.
+struct Parts {
+    slices: Vec<Slice>,
+    seconds: f64,
 }
 
-fn used(run: &Run) -> &[Slice] {
-    let last = run.record.slices.iter().rposition(|slice| slice.sent > 0);
-    &run.record.slices[..last.map_or(0, |last| last + 1).min(SLICES)]
+impl Parts {
+    fn of(run: &Run) -> Self {
+        // A run that was cut has empty slices at its end.
+        let last = run.record.slices.iter().rposition(|slice| slice.sent > 0);
+        let used = &run.record.slices[..last.map_or(0, |last| last + 1)];
+        let sent: u64 = used.iter().map(|slice| slice.sent).sum();
+        let parts = (sent / PART_MIN).clamp(10, used.len().max(10) as u64) as usize;
+        let together = used.len().div_ceil(parts).max(1);
+        let slices: Vec<Slice> = used
+            .chunks(together)
+            .map(|chunk| {
+                let mut part = Slice::new();
+                chunk.iter().for_each(|slice| part.merge(slice));
+                part
+            })
+            .collect();
+        let seconds = run.seconds * together as f64 / used.len().max(1) as f64;
+        Self { slices, seconds }
+    }
+
+    /// A value of each part, at its middle. The last part may be shorter than the others.
+    fn along(&self, run: &Run, value: impl Fn(&Slice, f64) -> f64) -> Vec<(f64, f64)> {
+        let point = |(at, slice): (usize, &Slice)| {
+            let from = at as f64 * self.seconds;
+            let length = self.seconds.min(run.seconds - from);
+            (from + length / 2.0, value(slice, length))
+        };
+        self.slices.iter().enumerate().map(point).collect()
+    }
 }
 
-fn along(run: &Run, value: impl Fn(&Slice) -> f64) -> Vec<(f64, f64)> {
-    let seconds = slice_seconds(run);
-    let middle = |at: usize| (at as f64 + 0.5) * seconds;
-    used(run).iter().enumerate().map(|(at, slice)| (middle(at), value(slice))).collect()
+/// An axis for latencies, and the objective's line if it is not far above all of them.
+fn latency_axis(longest_ms: f64, slos_ms: impl Iterator<Item = f64>) -> (Axis, Vec<Mark>) {
+    let near: Vec<f64> = slos_ms.filter(|slo| *slo < 3.0 * longest_ms).collect();
+    let axis = Axis::from_zero("latency (ms)");
+    let high = near.iter().copied().filter(|slo| *slo > 0.95 * longest_ms).fold(0.0, f64::max);
+    let axis = Axis { high: (high > 0.0).then_some(1.1 * high), ..axis };
+    (axis, near.into_iter().map(|ms| Mark::Y(ms, format!("SLO {ms} ms"))).collect())
 }
 
 fn rates(run: &Run) -> Lines {
-    let seconds = slice_seconds(run);
-    let mut series = vec![Series {
-        dashed: true,
-        ..Series::line("sent", along(run, |slice| slice.sent as f64 / seconds))
-    }];
+    let parts = Parts::of(run);
+    let sent = parts.along(run, |slice, seconds| slice.sent as f64 / seconds);
+    let mut series = vec![Series { dashed: true, ..Series::line("sent", sent) }];
     for outcome in Outcome::ALL {
-        let points = along(run, |slice| slice.counts[outcome as usize] as f64 / seconds);
+        let rate = |slice: &Slice, seconds: f64| slice.counts[outcome as usize] as f64 / seconds;
+        let points = parts.along(run, rate);
         if outcome == Outcome::InTime || points.iter().any(|point| point.1 > 0.0) {
             series.push(Series::line(outcome.name(), points));
         }
@@ -94,19 +124,21 @@ fn rates(run: &Run) -> Lines {
 }
 
 fn over_time(run: &Run, report: &Report) -> Lines {
+    let parts = Parts::of(run);
     let quantile = |name: &str, share: f64| {
-        let points = along(run, |slice| match slice.latency.is_empty() {
+        let value = |slice: &Slice, _| match slice.latency.is_empty() {
             true => f64::NAN,
             false => slice.latency.value_at_quantile(share) as f64 / 1e6,
-        });
-        Series { shape: Shape::Line, ..Series::line(name, points) }
+        };
+        Series::line(name, parts.along(run, value))
     };
-    let slo = report.total.slo_ms.map(|ms| Mark::Y(ms, format!("SLO {ms} ms")));
+    let longest = report.total.latency_ms.map_or(0.0, |latency| latency.max);
+    let (y, marks) = latency_axis(longest, report.total.slo_ms.into_iter());
     Lines {
         title: "Latency over time".to_owned(),
         x: Axis::from_zero("time (s)"),
-        y: Axis::from_zero("latency (ms)"),
+        y,
         series: vec![quantile("p50", 0.5), quantile("p99", 0.99), quantile("max", 1.0)],
-        marks: slo.into_iter().collect(),
+        marks,
     }
 }

@@ -97,7 +97,7 @@ pub(super) struct Slice {
 }
 
 /// How many slices a run has.
-pub(super) const SLICES: usize = 100;
+const SLICES: usize = 100;
 /// No latency is longer than an hour.
 const LONGEST: u64 = 3_600_000_000_000;
 
