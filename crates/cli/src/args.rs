@@ -6,8 +6,13 @@ use clap::builder::FalseyValueParser;
 use clap::{Args as Arguments, Parser, Subcommand};
 use fermata_dispatch::Policy;
 
-/// Schedules deep neural networks on GPUs under latency objectives, holding each batch for exactly as long as
-/// its deadlines allow. So far it simulates; the server comes next.
+use crate::load::LoadArgs;
+use crate::models::ModelsArgs;
+use crate::replay::ReplayArgs;
+use crate::serve::ServeArgs;
+
+/// Serves deep neural networks under latency objectives, holding each batch for exactly as long as its deadlines
+/// allow.
 #[derive(Debug, Parser)]
 #[command(name = "fermata", version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -18,13 +23,21 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Bench(BenchArgs),
+    Load(LoadArgs),
+    Models(ModelsArgs),
+    Replay(ReplayArgs),
+    Serve(ServeArgs),
     Sim(SimArgs),
 }
 
 const EXAMPLES: &str = "Examples:
+  fermata serve models --slo-ms 50                    serve a folder of ONNX models
   fermata sim examples/resnet50.toml                  what happens to this load
   fermata sim examples/resnet50.toml --goodput        how much more it could be
   fermata sim --help                                  every option, with the file's keys
+  fermata load http://localhost:8000 resnet50 --rate 500 --slo-ms 25
+                                                      what a server makes of this load
+  fermata models http://localhost:8000                what a server has
   fermata bench symphony --quick                      the paper's experiments, roughly";
 
 /// Repeats published experiments and writes what comes out.

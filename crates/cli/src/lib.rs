@@ -1,4 +1,4 @@
-//! The command line of Fermata: arguments, files and pictures around the simulator.
+//! The command line of Fermata: arguments, files and pictures around simulator and server.
 //!
 //! Nothing is decided here. Input is checked whole before anything runs, results are rendered whole before
 //! anything is written, and an error is printed once, in one line.
@@ -6,9 +6,15 @@
 mod args;
 mod bench;
 pub mod chart;
+mod client;
 mod input;
+mod load;
+mod models;
 mod output;
+mod replay;
+mod serve;
 mod sim;
+mod table;
 
 use std::process::ExitCode;
 
@@ -28,6 +34,10 @@ pub fn main() -> ExitCode {
     };
     let result = match &args.command {
         Command::Bench(args) => bench::run(args),
+        Command::Load(args) => load::run(args),
+        Command::Models(args) => models::run(args),
+        Command::Replay(args) => replay::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Sim(args) => sim::run(args),
     };
     let Err(error) = result else { return ExitCode::SUCCESS };

@@ -221,6 +221,16 @@ impl Dispatch for Dispatcher {
                 self.rank.leave(executor);
                 self.market.set_executors(self.rank.executors(), self.rank.main_class());
             }
+            Event::Profile { model, spec } => {
+                let machine = self.models.get_mut(model.index()).and_then(Option::as_mut);
+                if let Some(machine) = machine {
+                    for (class, _) in machine.candidates() {
+                        self.rank.inform_candidate(now, model, class, None);
+                    }
+                    machine.set_profile(&spec, self.market.signal());
+                    self.timers.set(model.index(), now); // What became hopeless goes at once.
+                }
+            }
             Event::RemoveModel { model } => {
                 let slot = self.models.get_mut(model.index());
                 if let Some(mut machine) = slot.and_then(Option::take) {

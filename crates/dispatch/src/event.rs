@@ -58,6 +58,14 @@ pub enum Event {
         /// Which executor.
         executor: ExecutorId,
     },
+    /// A model turned out to be faster or slower than it was said to be. What waits for it stays, and is
+    /// judged by this from now on; what runs is finished.
+    Profile {
+        /// Which model.
+        model: ModelId,
+        /// What dispatch must know of it from now on.
+        spec: Arc<ModelSpec>,
+    },
     /// A model is no longer served. What waits for it is dropped; what runs is finished.
     RemoveModel {
         /// Which model.
@@ -206,7 +214,7 @@ impl Actions {
 }
 
 /// A scheduler as a value: it is told the time, and answers with actions.
-pub trait Dispatch {
+pub trait Dispatch: Send {
     /// Applies one event at `now`, which never goes back, and appends what must be done.
     fn handle(&mut self, now: Time, event: Event, actions: &mut Actions);
 

@@ -76,15 +76,11 @@ macro_rules! view {
 impl ModelMachine {
     /// A model with nothing waiting.
     pub fn new(now: Time, spec: &ModelSpec, rules: Rules, network: Network) -> Self {
-        let lanes: Vec<Lane> = (0..spec.profiles.len())
-            .map(|class| ClassId(class as u16))
-            .filter_map(|class| Some(Lane::new(class, spec.profile(class)?, network)))
-            .collect();
-        let shortest = lanes.iter().map(|lane| lane.reach.shortest()).min().unwrap_or(Span::MAX);
+        let lanes = lanes(spec, network);
         Self {
             queue: Queue::default(),
+            shortest: shortest(&lanes),
             lanes,
-            shortest,
             slo: spec.slo,
             network,
             rules,
@@ -93,6 +89,15 @@ impl ModelMachine {
             tuning: Tuning::default(),
             reported: Report::default(),
         }
+    }
+
+    /// The model turned out to be faster or slower. Who waits stays; `wake` must follow, for those who can
+    /// no longer be in time.
+    pub fn set_profile(&mut self, spec: &ModelSpec, signal: &Signal) {
+        self.lanes = lanes(spec, self.network);
+        self.shortest = shortest(&self.lanes);
+        self.slo = spec.slo;
+        self.retune(signal);
     }
 
     /// The classes that can run the model, with the batch that would be sent to each.
@@ -310,6 +315,18 @@ impl ModelMachine {
             }
         }
     }
+}
+
+/// One lane for each class that can run the model.
+fn lanes(spec: &ModelSpec, network: Network) -> Vec<Lane> {
+    (0..spec.profiles.len())
+        .map(|class| ClassId(class as u16))
+        .filter_map(|class| Some(Lane::new(class, spec.profile(class)?, network)))
+        .collect()
+}
+
+fn shortest(lanes: &[Lane]) -> Span {
+    lanes.iter().map(|lane| lane.reach.shortest()).min().unwrap_or(Span::MAX)
 }
 
 /// The batch of a staggered execution (Symphony 3.3), as a fraction: the largest `b` that can be waited for

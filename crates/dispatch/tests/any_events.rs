@@ -34,6 +34,7 @@ enum Step {
     Join(u32, u16),
     Late(u8),
     Leave(u32),
+    Profile(u32, u32),
     Remove(u32),
     Wait(u8),
 }
@@ -47,6 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0..EXECUTORS, 0u16..2).prop_map(|(executor, class)| Step::Join(executor, class)),
         2 => (1u8..30).prop_map(Step::Late),
         1 => (0..EXECUTORS).prop_map(Step::Leave),
+        1 => (0..MODELS, 0..MODELS).prop_map(|(model, like)| Step::Profile(model, like)),
         1 => (0..MODELS).prop_map(Step::Remove),
         10 => (0u8..20).prop_map(Step::Wait),
     ]
@@ -156,6 +158,10 @@ impl World {
                     }
                     self.handle(Event::Leave { executor: ExecutorId(executor) });
                 }
+            }
+            // A model becomes as fast as another one is at first.
+            Step::Profile(model, like) => {
+                self.handle(Event::Profile { model: ModelId(model), spec: spec(like) });
             }
             Step::Remove(model) if self.models.remove(&model) => {
                 self.handle(Event::RemoveModel { model: ModelId(model) });

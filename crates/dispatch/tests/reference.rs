@@ -169,6 +169,11 @@ impl Reference {
                 self.idle.remove(&executor);
                 self.leaving.insert(executor);
             }
+            Event::Profile { model, spec } => {
+                if let Some(known) = self.models.get_mut(&model) {
+                    *known = spec;
+                }
+            }
             Event::RemoveModel { model } => {
                 for request in self.queue(model) {
                     self.forget(request.id);

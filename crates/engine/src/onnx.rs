@@ -47,12 +47,11 @@ impl Engine for OnnxRuntime {
     fn load(&self, source: &Source) -> Result<Arc<dyn Model>, EngineError> {
         let wrong = |reason| EngineError::Load { file: source.file.clone(), reason };
         let session = file::open(&self.environment, source).map_err(wrong)?;
-        let axes = file::specs(&session).map_err(wrong)?;
+        let signature = file::signature(file::specs(&session).map_err(wrong)?);
         Ok(Arc::new(OnnxModel {
             environment: self.environment.clone(),
             source: source.clone(),
-            signature: file::signature(&axes),
-            axes,
+            signature,
             first: Mutex::new(Some(session)),
         }))
     }
@@ -63,8 +62,6 @@ struct OnnxModel {
     environment: Environment,
     source: Source,
     signature: Signature,
-    /// The file's inputs and outputs with all axes, the batch among them.
-    axes: file::Specs,
     /// What was made to read the signature, for whoever asks for a session first.
     first: Mutex<Option<ort::session::Session>>,
 }
@@ -76,12 +73,14 @@ impl Model for OnnxModel {
 
     fn session(&self, signature: &Signature) -> Result<Box<dyn Session>, EngineError> {
         let wrong = |reason| EngineError::Load { file: self.source.file.clone(), reason };
-        compatible::check(&self.axes, signature).map_err(wrong)?;
         let first = self.first.lock().expect("nobody panics while holding it").take();
         let inner = match first {
             Some(session) => session,
             None => file::open(&self.environment, &self.source).map_err(wrong)?,
         };
+        // Of this very session, since the file may have been replaced.
+        let specs = file::specs(&inner).map_err(wrong)?;
+        compatible::check(&specs, signature).map_err(wrong)?;
         let session = session::OnnxSession::new(inner, signature.clone());
         Ok(Box::new(session.map_err(|error| wrong(one_line(&error)))?))
     }

@@ -213,6 +213,28 @@ fn files_that_cannot_be_read_say_why() {
     assert!(message.contains("output 'y': Sequence<"), "{message}");
 }
 
+#[test]
+fn sessions_run_at_the_same_time_and_outputs_die_elsewhere() {
+    let model = load(small("identity.onnx")).unwrap();
+    let (outputs, received) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for value in [1.0, 2.0, 3.0] {
+            let mut session = model.session(model.signature()).unwrap();
+            let outputs = outputs.clone();
+            scope.spawn(move || {
+                let batch = vec![vec![floats(&[1, 16], [value; 16])]; 4];
+                for _ in 0..500 {
+                    outputs.send((value, session.run(&batch).unwrap())).unwrap();
+                }
+            });
+        }
+        drop(outputs);
+        for (value, outputs) in received {
+            assert!(outputs.iter().all(|item| as_floats(&item[0]) == [value; 16]));
+        }
+    });
+}
+
 /// A generator good enough to fill tensors.
 fn noise(seed: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1), |&x| {

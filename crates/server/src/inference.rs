@@ -13,8 +13,10 @@ pub struct Call {
     pub rows: usize,
     /// When it reached the server.
     pub arrival: Instant,
-    /// The longest that the client will wait, counted from `arrival`. The model's SLO, if `None`.
+    /// The deadline that the request asks for, counted from `arrival`. The model's SLO, if `None`.
     pub timeout: Option<Duration>,
+    /// How long the client will wait, where it says so: the deadline is never later.
+    pub patience: Option<Duration>,
 }
 
 /// What came back from the model.

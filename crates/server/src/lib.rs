@@ -1,8 +1,21 @@
 //! The server: the dispatcher against the clock, behind the Open Inference Protocol.
+//!
+//! A request is checked by a frontend, runs as a [`served::Served`] model in a [`pool`], and is answered by
+//! the frontend. Loading, profiling and counting happen beside it.
 
+pub mod control;
+pub mod frontend;
 pub mod inference;
+mod loader;
+pub mod metrics;
+pub mod pool;
 pub mod profiler;
 pub mod proto;
+pub mod recording;
+pub mod registry;
 pub mod repository;
 pub mod served;
+pub mod server;
 pub mod service;
+mod statistics;
+mod timer_slack;

@@ -300,6 +300,9 @@ impl Observer for Checker {
                 (state.class, state.takes_batches, state.planned_end) = (class, true, now);
             }
             Event::Leave { executor } => self.executor(executor).takes_batches = false,
+            Event::Profile { model, ref spec } => {
+                self.models[model.index()] = Some(spec.clone());
+            }
             Event::RemoveModel { model } => {
                 self.models[model.index()] = None;
                 self.must_leave(|entry| entry.model == model);

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::report::{Figures, ModelReport, Report};
 use crate::chart::grouped;
+use crate::table::Table;
 
 /// More models than this are named only in the JSON: the worst come first.
 const MODELS_SHOWN: usize = 20;
@@ -168,39 +169,6 @@ fn comparison(file: &Path, reports: &[Report]) -> String {
         table.row(row.chain(columns(&report.total)).chain(last));
     }
     headline(file, first, &format!("{} policies", reports.len())) + &table.render()
-}
-
-/// Columns as wide as their widest cell; the first is aligned to the left, numbers to the right.
-struct Table {
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    fn new<'a>(head: impl Iterator<Item = &'a str>) -> Self {
-        Self { rows: vec![head.map(str::to_owned).collect()] }
-    }
-
-    fn row(&mut self, cells: impl Iterator<Item = String>) {
-        self.rows.push(cells.collect());
-    }
-
-    fn render(&self) -> String {
-        let width = |column: usize| {
-            self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
-        };
-        let widths: Vec<usize> = (0..self.rows[0].len()).map(width).collect();
-        let mut text = String::new();
-        for row in &self.rows {
-            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-                let _ = match column {
-                    0 => write!(text, "  {cell:width$}"),
-                    _ => write!(text, "  {cell:>width$}"),
-                };
-            }
-            text.push('\n');
-        }
-        text
-    }
 }
 
 fn rps(rate: f64) -> String {

@@ -28,7 +28,7 @@ pub(crate) use self::shepherd::Shepherd;
 pub(crate) use self::tf_serving::TfServing;
 
 /// What is sent, and when. Its turn comes after the pool has been brought up to date.
-pub(crate) trait Strategy {
+pub(crate) trait Strategy: Send {
     /// A model was added to the pool.
     fn add_model(&mut self, _pool: &mut Pool, _model: ModelId) {}
 
@@ -93,6 +93,10 @@ impl<S: Strategy> Dispatch for Central<S> {
             Event::Leave { executor } => {
                 pool.executors.leave(executor);
                 strategy.executor_changed(pool, executor);
+            }
+            Event::Profile { model, spec } => {
+                pool.set_profile(model, &spec);
+                strategy.add_model(pool, model);
             }
             Event::RemoveModel { model } => pool.remove(model, actions),
         }

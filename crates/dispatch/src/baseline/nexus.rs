@@ -13,7 +13,7 @@ use fermata_core::{ClassId, ExecutorId, ModelId, Profile, Request, RequestId, Sp
 
 use super::executors::{Booking, Executors};
 use super::packing::{self, Session};
-use super::pool::Lane;
+use super::pool::{Lane, lanes};
 use crate::event::{Actions, Dispatch, DropReason, Event, ModelSpec, Network};
 use crate::min_tree::MinTree;
 use crate::queue::Queue;
@@ -226,12 +226,11 @@ impl Nexus {
         if model.index() >= self.models.len() {
             self.models.resize_with(model.index() + 1, || None);
         }
-        let lane = |profile: &Option<Arc<Profile>>| Some(Lane::new(profile.clone()?, self.network));
         let place = &mut self.models[model.index()];
         assert!(place.is_none(), "model {model} was added twice");
         *place = Some(Model {
             slo: spec.slo,
-            lanes: spec.profiles.iter().map(lane).collect(),
+            lanes: lanes(spec, self.network),
             // Of an unknown rate only the first epoch will tell: until then, one request at a time.
             rate: 1.0 / gap.unwrap_or(spec.slo).max(Span(1)).0 as f64,
             count: 0,
@@ -448,6 +447,12 @@ impl Dispatch for Nexus {
             Event::Leave { executor } => {
                 self.executors.leave(executor);
                 self.stale = true;
+            }
+            Event::Profile { model, spec } => {
+                if let Some(state) = self.models.get_mut(model.index()).and_then(Option::as_mut) {
+                    (state.slo, state.lanes) = (spec.slo, lanes(&spec, self.network));
+                    self.stale = true;
+                }
             }
             Event::RemoveModel { model } => self.remove(model, actions),
         }

@@ -89,6 +89,14 @@ impl Pool {
         *place = Some(Model::new(spec, self.network));
     }
 
+    /// A model is faster or slower than it was said to be.
+    pub(super) fn set_profile(&mut self, model: ModelId, spec: &ModelSpec) {
+        if let Some(state) = self.models.get_mut(model.index()).and_then(Option::as_mut) {
+            (state.slo, state.lanes) = (spec.slo, lanes(spec, self.network));
+            self.refresh(model);
+        }
+    }
+
     /// A model is no longer served: who waits for it is dropped.
     pub(super) fn remove(&mut self, model: ModelId, actions: &mut Actions) {
         let Some(state) = self.models.get_mut(model.index()).and_then(Option::as_mut) else {
@@ -289,11 +297,9 @@ impl Pool {
 
 impl Model {
     fn new(spec: &ModelSpec, network: Network) -> Self {
-        let lane = |profile: &Option<Arc<Profile>>| Some(Lane::new(profile.clone()?, network));
-        let lanes: Vec<Option<Lane>> = spec.profiles.iter().map(lane).collect();
         Self {
             slo: spec.slo,
-            lanes,
+            lanes: lanes(spec, network),
             queue: Queue::default(),
             margin: network.lead(1),
             resp: network.resp,
@@ -332,8 +338,14 @@ impl Model {
     }
 }
 
+/// A model on each class, where it can run.
+pub(super) fn lanes(spec: &ModelSpec, network: Network) -> Vec<Option<Lane>> {
+    let lane = |profile: &Option<Arc<Profile>>| Some(Lane::new(profile.clone()?, network));
+    spec.profiles.iter().map(lane).collect()
+}
+
 impl Lane {
-    pub(super) fn new(profile: Arc<Profile>, network: Network) -> Self {
+    fn new(profile: Arc<Profile>, network: Network) -> Self {
         let reach = network.reach(&profile);
         Self { profile, reach: Arc::new(reach) }
     }

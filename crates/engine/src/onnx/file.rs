@@ -67,20 +67,14 @@ fn spec(outlet: &Outlet) -> Result<TensorSpec, String> {
 }
 
 /// Reads a first axis of any length on every tensor as the batch.
-pub(super) fn signature(specs: &Specs) -> Signature {
-    let mut all = specs.inputs.iter().chain(&specs.outputs);
-    if specs.inputs.is_empty() || !all.all(|spec| spec.shape.first() == Some(&-1)) {
-        let (inputs, outputs) = (specs.inputs.clone(), specs.outputs.clone());
+pub(super) fn signature(specs: Specs) -> Signature {
+    let Specs { mut inputs, mut outputs } = specs;
+    let mut all = inputs.iter().chain(&outputs);
+    if inputs.is_empty() || !all.all(|spec| spec.shape.first() == Some(&-1)) {
         return Signature { max_batch: 0, inputs, outputs };
     }
-    let without_batch = |specs: &[TensorSpec]| {
-        let rest =
-            |spec: &TensorSpec| TensorSpec { shape: spec.shape[1..].to_vec(), ..spec.clone() };
-        specs.iter().map(rest).collect()
-    };
-    Signature {
-        max_batch: MAX_BATCH,
-        inputs: without_batch(&specs.inputs),
-        outputs: without_batch(&specs.outputs),
+    for spec in inputs.iter_mut().chain(&mut outputs) {
+        spec.shape.remove(0);
     }
+    Signature { max_batch: MAX_BATCH, inputs, outputs }
 }

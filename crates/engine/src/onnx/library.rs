@@ -1,9 +1,11 @@
 //! Finds ONNX Runtime's library and loads it, once for the process.
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use ort::LoadDynamicError;
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 
@@ -59,9 +61,14 @@ fn library_in(folder: &Path) -> Option<PathBuf> {
 fn load(path: &Path) -> Result<Environment, String> {
     // Told explicitly: where the crate loads the library by itself, it panics if there is none.
     let builder = ort::init_from(path).map_err(|error| {
+        let reason = match &error {
+            // Its own text says no more than that it failed; the linker's names the file and the cause.
+            LoadDynamicError::Dlopen { error, .. } => error.source().map(one_line),
+            _ => None,
+        };
+        let reason = reason.unwrap_or_else(|| one_line(&error));
         format!(
-            "cannot load ONNX Runtime: {}: run `make setup`, or set {VARIABLE} to the library",
-            one_line(&error)
+            "cannot load ONNX Runtime: {reason}: run `make setup`, or set {VARIABLE} to the library"
         )
     })?;
     let environment = builder
@@ -98,7 +105,7 @@ mod tests {
     #[test]
     fn a_file_that_is_no_library_says_so_in_one_line() {
         let message = load(Path::new("/dev/null")).unwrap_err();
-        assert!(message.starts_with("cannot load ONNX Runtime: "), "{message}");
+        assert!(message.starts_with("cannot load ONNX Runtime: /dev/null: "), "{message}");
         assert!(message.contains("make setup") && !message.contains('\n'), "{message}");
     }
 }

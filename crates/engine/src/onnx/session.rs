@@ -11,7 +11,7 @@ pub(super) struct OnnxSession {
     /// Asks for the outputs of the signature, in its order.
     options: RunOptions<HasSelectedOutputs>,
     signature: Signature,
-    /// Where an input is gathered, one for each; kept, so that a run does not allocate.
+    /// Where an input is gathered, one for each; kept from run to run.
     buffers: Vec<Buffer>,
 }
 
@@ -90,14 +90,12 @@ impl Session for OnnxSession {
 
 /// The items that can run together: of equal shapes, and no more than `limit`.
 fn groups(batch: &[Inputs], limit: usize) -> Vec<Vec<usize>> {
+    let same_shapes = |one: usize, other: usize| {
+        batch[one].iter().zip(&batch[other]).all(|(one, other)| one.shape == other.shape)
+    };
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    for (at, inputs) in batch.iter().enumerate() {
-        let shapes = |inputs: &'_ Inputs, other: &Inputs| {
-            inputs.iter().zip(other).all(|(one, other)| one.shape == other.shape)
-        };
-        let fits =
-            |group: &&mut Vec<usize>| group.len() < limit && shapes(inputs, &batch[group[0]]);
-        match groups.iter_mut().find(fits) {
+    for at in 0..batch.len() {
+        match groups.iter_mut().find(|group| group.len() < limit && same_shapes(group[0], at)) {
             Some(group) => group.push(at),
             None => groups.push(vec![at]),
         }

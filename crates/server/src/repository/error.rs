@@ -57,7 +57,7 @@ impl RepositoryError {
         Self::Key { file: file.to_owned(), key: key.into(), reason: reason.into() }
     }
 
-    pub(super) fn layout(path: &Path, reason: impl Into<String>) -> Self {
+    pub(crate) fn layout(path: &Path, reason: impl Into<String>) -> Self {
         Self::Layout { path: path.to_owned(), reason: reason.into() }
     }
 

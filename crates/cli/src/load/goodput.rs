@@ -1,0 +1,127 @@
+//! The highest rate at which 99 % of every model's requests are in time.
+
+use serde::Serialize;
+
+use super::campaign::{Campaign, Run};
+use super::progress::Progress;
+
+/// What makes a rate good.
+pub(super) const SHARE: f64 = 0.99;
+/// How near the rates that are good and not good must come.
+const PRECISION: f64 = 1.02;
+/// No server is worth more halvings than this.
+const HALVINGS_MAX: usize = 10;
+/// Nor can one thread send more than this.
+const RATE_MAX: f64 = 1e6;
+
+/// One rate that was tried.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Step {
+    pub(super) offered_rps: f64,
+    /// Of the model that has the least.
+    pub(super) in_time_share: f64,
+    pub(super) good: bool,
+    /// It was ended as soon as it could not be good any more.
+    pub(super) cut: bool,
+    pub(super) p99_ms: f64,
+}
+
+/// Searches. Returns the run at the rate found, or the last one, if no rate is good.
+pub(super) fn find(
+    campaign: &Campaign<'_>,
+    progress: &Progress,
+) -> anyhow::Result<(Run, Vec<Step>)> {
+    let first = campaign.plan.rate();
+    let mut steps: Vec<Step> = Vec::new();
+    let mut best: Option<Run> = None;
+    let mut last = None;
+    search(first, |rate| -> anyhow::Result<Option<bool>> {
+        progress.step(rate);
+        let run = campaign.run(rate / first, Some(1.0 - SHARE), progress)?;
+        if campaign.stop.is_wanted() {
+            last = Some(run);
+            return Ok(None);
+        }
+        let step = Step::of(&run, rate);
+        let good = step.good;
+        progress.stepped(&step);
+        steps.push(step);
+        match (good, &best) {
+            (true, Some(other)) if other.offered_rps > run.offered_rps => {}
+            (true, _) => best = Some(run),
+            (false, _) => last = Some(run),
+        }
+        Ok(Some(good))
+    })?;
+    let run = best.or(last).expect("the search has tried something");
+    Ok((run, steps))
+}
+
+impl Step {
+    fn of(run: &Run, rate: f64) -> Self {
+        let share = |model: &super::record::ModelRecord| match model.sent {
+            0 => 1.0,
+            sent => model.in_time() as f64 / sent as f64,
+        };
+        let in_time_share = run.record.models.iter().map(share).fold(1.0, f64::min);
+        let good = in_time_share >= SHARE && !run.cut;
+        let p99_ms = run.record.total().latency.value_at_quantile(0.99) as f64 / 1e6;
+        Self { offered_rps: rate, in_time_share, good, cut: run.cut, p99_ms }
+    }
+}
+
+/// Doubles or halves until a good rate and a bad one are known, then narrows them down. `good` answers `None` to
+/// end the search.
+fn search<E>(first: f64, mut good: impl FnMut(f64) -> Result<Option<bool>, E>) -> Result<(), E> {
+    let (mut low, mut high) = (None, None);
+    let mut rate = first;
+    for _ in 0..64 {
+        match good(rate)? {
+            None => return Ok(()),
+            Some(true) => low = Some(rate),
+            Some(false) => high = Some(rate),
+        }
+        rate = match (low, high) {
+            (Some(low), Some(high)) if high / low <= PRECISION => return Ok(()),
+            (Some(low), Some(high)) => f64::sqrt(low * high),
+            (Some(low), None) if low >= RATE_MAX => return Ok(()),
+            (Some(low), None) => 2.0 * low,
+            (None, Some(high)) if high < first / f64::powi(2.0, HALVINGS_MAX as i32 - 1) => {
+                return Ok(());
+            }
+            (None, _) => rate / 2.0,
+        };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    fn found(first: f64, limit: f64) -> (f64, usize) {
+        let (mut best, mut steps): (f64, usize) = (0.0, 0);
+        let result: Result<(), Infallible> = search(first, |rate| {
+            steps += 1;
+            if rate <= limit {
+                best = best.max(rate);
+            }
+            Ok(Some(rate <= limit))
+        });
+        assert!(result.is_ok());
+        (best, steps)
+    }
+
+    #[test]
+    fn the_limit_is_found_from_above_and_below() {
+        for first in [100.0, 800.0, 20_000.0] {
+            let (best, steps) = found(first, 777.0);
+            assert!((777.0 / PRECISION..=777.0).contains(&best), "{first}: {best}");
+            assert!(steps < 16, "{steps}");
+        }
+        assert_eq!(found(100.0, 0.0).0, 0.0);
+        assert!(found(100.0, f64::INFINITY).1 < 20);
+    }
+}

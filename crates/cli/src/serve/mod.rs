@@ -1,0 +1,123 @@
+//! `fermata serve`: arguments into a server.
+
+mod args;
+mod log;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use anyhow::Context;
+use fermata_core::Span;
+use fermata_dispatch::Policy;
+use fermata_engine::OnnxRuntime;
+use fermata_server::control::Control;
+use fermata_server::frontend::Limits;
+use fermata_server::server::{self, Config, ServeError};
+use tokio::signal::unix::{SignalKind, signal};
+
+pub(crate) use args::ServeArgs;
+use args::Mode;
+
+use crate::input::InputError;
+
+/// Serves until it is told to stop.
+pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    let config = configure(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")?;
+    let result = runtime.block_on(async {
+        let stop = stop_signal()?;
+        anyhow::Ok(server::run(config, stop).await)
+    })?;
+    result.map_err(|error| match error {
+        ServeError::Repository(_) => {
+            InputError::Argument { name: "FOLDER", reason: error.to_string() }.into()
+        }
+        error => error.into(),
+    })
+}
+
+fn configure(args: &ServeArgs) -> anyhow::Result<Config> {
+    let policy = check_policy(&args.policy)?;
+    let slo = args.slo_ms.map(check_slo).transpose()?;
+    let log = log::start(&args.log, args.log_json)?;
+    let cpu_executors = args.cpu_executors as usize;
+    let cores = available_parallelism().map_or(1, usize::from);
+    let cpu_threads = args.cpu_threads.map_or((cores / cpu_executors).max(1), |n| n as usize);
+    let at = |port| Some(SocketAddr::new(args.address, port));
+    let engine = OnnxRuntime::new(&library_folders()).map(|engine| Box::new(engine) as _);
+    let control = match args.model_control_mode {
+        Mode::Explicit => Control::Explicit(args.load_model.clone()),
+        Mode::None => Control::Start,
+        Mode::Poll => Control::Poll(Duration::from_secs(args.repository_poll_secs)),
+    };
+    Ok(Config {
+        repositories: args.repository.iter().chain(&args.model_repository).cloned().collect(),
+        slo,
+        control,
+        http: at(args.http_port),
+        grpc: at(args.grpc_port),
+        metrics: at(args.metrics_port),
+        policy,
+        engine,
+        cpu_executors,
+        cpu_threads,
+        emulated_executors: args.emulated_executors as usize,
+        margin: Span(args.margin_us * 1_000),
+        record: args.record.clone(),
+        exit_timeout: Duration::from_secs(args.exit_timeout_secs),
+        limits: Limits { request_bytes: (args.max_request_mib as usize) << 20 },
+        log: Box::new(log),
+    })
+}
+
+/// Where `make setup` puts the library: below the folder one is in, or beside the binary.
+pub(crate) fn library_folders() -> Vec<PathBuf> {
+    let mut folders = vec![PathBuf::from(".fermata/lib")];
+    if let Ok(binary) = std::env::current_exe() {
+        folders.extend(binary.parent().map(|folder| folder.join("lib")));
+    }
+    folders
+}
+
+fn check_policy(text: &str) -> Result<Policy, InputError> {
+    let refuse = |reason| InputError::Argument { name: "--policy", reason };
+    let policy: Policy = text.parse().map_err(refuse)?;
+    match policy {
+        Policy::Rules(_) => Ok(policy),
+        _ => Err(refuse(format!(
+            "'{text}' can be simulated, but not served with: choose fermata, deferred, eager or timeout:..."
+        ))),
+    }
+}
+
+fn check_slo(ms: f64) -> Result<Span, InputError> {
+    if ms.is_finite() && ms > 0.0 && ms < 1e12 {
+        return Ok(Span::from_ms(ms));
+    }
+    Err(InputError::Argument { name: "--slo-ms", reason: format!("{ms} is not a time above 0") })
+}
+
+/// Ends at the first SIGTERM or Ctrl-C; a second one ends the process at once.
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("Ctrl-C cannot be caught")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::warn!("stopped at once");
+            std::process::exit(130);
+        });
+    })
+}

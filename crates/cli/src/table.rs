@@ -1,0 +1,36 @@
+//! Tables of plain text.
+
+use std::fmt::Write;
+
+/// Columns as wide as their widest cell; the first is aligned to the left, numbers to the right.
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new<'a>(head: impl Iterator<Item = &'a str>) -> Self {
+        Self { rows: vec![head.map(str::to_owned).collect()] }
+    }
+
+    pub(crate) fn row(&mut self, cells: impl Iterator<Item = String>) {
+        self.rows.push(cells.collect());
+    }
+
+    pub(crate) fn render(&self) -> String {
+        let width = |column: usize| {
+            self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..self.rows[0].len()).map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+                let _ = match column {
+                    0 => write!(text, "  {cell:width$}"),
+                    _ => write!(text, "  {cell:>width$}"),
+                };
+            }
+            text.push('\n');
+        }
+        text
+    }
+}

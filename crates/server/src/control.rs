@@ -1,0 +1,58 @@
+//! Which models are served, and who decides: the repository at the start, its changes, or clients.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::repository::{Survey, Watch};
+use crate::service::{LoadOverride, Service};
+
+/// Who decides which models are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// All that are there at the start.
+    Start,
+    /// All that are there, looked at again and again.
+    Poll(Duration),
+    /// These at the start (all, if one is `*`); then clients load and unload.
+    Explicit(Vec<String>),
+}
+
+/// Loads what should be there at the start.
+pub(crate) async fn load_first(service: &Arc<Service>, control: &Control) -> Survey {
+    let survey = survey(service);
+    let names: Vec<String> = match control {
+        Control::Explicit(names) if !names.iter().any(|name| name == "*") => names.clone(),
+        _ => survey.keys().cloned().collect(),
+    };
+    for name in names {
+        // The reason is logged, and kept for the index; the others are served.
+        let _ = service.load(&name, LoadOverride::default()).await;
+    }
+    service.set_started();
+    survey
+}
+
+/// Follows the changes of the repository, for ever.
+pub(crate) async fn follow(service: Arc<Service>, period: Duration, loaded: Survey) {
+    let mut watch = Watch::new(loaded);
+    loop {
+        tokio::time::sleep(period).await;
+        let changes = watch.poll(survey(&service));
+        for name in changes.removed {
+            tracing::info!(model = name, "its folder is gone");
+            // It may never have been ready.
+            let _ = service.unload(&name).await;
+            service.forget(&name);
+        }
+        for name in changes.added.into_iter().chain(changes.changed) {
+            let _ = service.load(&name, LoadOverride::default()).await;
+        }
+    }
+}
+
+fn survey(service: &Service) -> Survey {
+    service.repository().survey().unwrap_or_else(|error| {
+        tracing::error!(%error, "the repository cannot be read");
+        Survey::new()
+    })
+}

@@ -1,0 +1,137 @@
+//! The status page: what the server does, for people, and the same numbers as JSON.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{Html, IntoResponse};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Serialize;
+
+use crate::metrics::Outcome;
+use crate::served::Served;
+use crate::server::Server;
+
+/// `/` and `/status.json`.
+pub fn router(server: Arc<Server>) -> Router {
+    Router::new()
+        .route("/", get(async || Html(include_str!("status.html"))))
+        .route("/status.json", get(status))
+        .with_state(server)
+}
+
+/// `/metrics`, in Prometheus' text format.
+pub fn metrics_router(server: Arc<Server>) -> Router {
+    Router::new().route("/metrics", get(metrics)).with_state(server)
+}
+
+async fn metrics(State(server): State<Arc<Server>>) -> impl IntoResponse {
+    let format = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (format, crate::metrics::render(&server))
+}
+
+async fn status(State(server): State<Arc<Server>>) -> Json<Status> {
+    Json(Status::of(&server))
+}
+
+/// What the page shows. Counters count from the start; the page shows their change.
+#[derive(Debug, Serialize)]
+pub struct Status {
+    version: &'static str,
+    ready: bool,
+    draining: bool,
+    uptime_s: f64,
+    models: Vec<ModelStatus>,
+    pools: Vec<PoolStatus>,
+    /// Models that are not served, and why.
+    missing: Vec<Missing>,
+}
+
+#[derive(Debug, Serialize)]
+struct ModelStatus {
+    name: String,
+    version: String,
+    pool: String,
+    slo_ms: f64,
+    pending: u64,
+    in_time: u64,
+    late: u64,
+    dropped: u64,
+    cancelled: u64,
+    failed: u64,
+    /// Upper edge in milliseconds, and how many answers were at most as slow.
+    latency: Vec<(f64, u64)>,
+    answers: u64,
+    /// Size and number of batches.
+    batches: Vec<(usize, u64)>,
+}
+
+#[derive(Debug, Serialize)]
+struct PoolStatus {
+    name: String,
+    executors: usize,
+    busy: f64,
+    bad: f64,
+    advised_executors: usize,
+    /// How long each executor was busy, in seconds.
+    busy_s: Vec<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Missing {
+    name: String,
+    state: String,
+    reason: String,
+}
+
+impl Status {
+    fn of(server: &Server) -> Self {
+        let service = server.service();
+        let missing = service.index().into_iter().filter(|entry| entry.state != "READY");
+        Self {
+            version: super::SERVER_VERSION,
+            ready: service.is_ready(),
+            draining: service.is_draining(),
+            uptime_s: server.started().elapsed().unwrap_or_default().as_secs_f64(),
+            models: service.models().iter().map(|served| ModelStatus::of(served)).collect(),
+            pools: server
+                .pools()
+                .map(|(pool, advice)| PoolStatus {
+                    name: pool.name().to_owned(),
+                    executors: pool.executors(),
+                    busy: advice.busy,
+                    bad: advice.bad,
+                    advised_executors: advice.executors,
+                    busy_s: pool.gauges().busy().map(|busy| busy.0 as f64 / 1e9).collect(),
+                })
+                .collect(),
+            missing: missing
+                .map(|entry| Missing { name: entry.name, state: entry.state, reason: entry.reason })
+                .collect(),
+        }
+    }
+}
+
+impl ModelStatus {
+    fn of(served: &Served) -> Self {
+        let metrics = served.metrics();
+        let latencies = metrics.latencies();
+        let dropped = Outcome::BAD.into_iter().filter(|&outcome| outcome != Outcome::Late);
+        Self {
+            name: served.name.clone(),
+            version: served.version.clone(),
+            pool: served.pool().name().to_owned(),
+            slo_ms: served.slo.as_secs_f64() * 1e3,
+            pending: metrics.pending(),
+            in_time: metrics.outcome(Outcome::InTime),
+            late: metrics.outcome(Outcome::Late),
+            dropped: dropped.map(|outcome| metrics.outcome(outcome)).sum(),
+            cancelled: metrics.outcome(Outcome::Cancelled),
+            failed: metrics.outcome(Outcome::Failed),
+            latency: latencies.buckets.iter().map(|&(edge, n)| (edge.as_ms(), n)).collect(),
+            answers: latencies.count,
+            batches: metrics.batches().iter().map(|batch| (batch.size, batch.count)).collect(),
+        }
+    }
+}

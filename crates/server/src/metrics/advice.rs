@@ -1,0 +1,103 @@
+//! How many executors the load needs (Symphony, section 3.5): with a flat top, the share of lost requests
+//! says how many are missing; with load-proportional use, the share of idle time says how many are spare.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use fermata_core::{Span, Time};
+
+/// The last seconds count: long enough to see a few hundred batches, short enough to follow a load.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Below this share of lost requests nothing is missing: the objective allows one in a hundred.
+const BAD_MAX: f64 = 0.01;
+
+/// What to do about a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Advice {
+    /// The share of the executors' time that was busy.
+    pub busy: f64,
+    /// The share of requests that were dropped or late.
+    pub bad: f64,
+    /// How many executors the load needs.
+    pub executors: usize,
+}
+
+/// Counters of a pool at a moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// When.
+    pub time: Time,
+    /// How long all executors were busy until then.
+    pub busy: Span,
+    /// Requests that left in time.
+    pub good: u64,
+    /// Requests that were dropped or late.
+    pub bad: u64,
+}
+
+/// Keeps the samples of one pool.
+#[derive(Debug, Default)]
+pub struct Advisor {
+    samples: Mutex<Vec<Sample>>,
+}
+
+impl Advisor {
+    /// Takes a sample, about once a second.
+    pub fn sample(&self, sample: Sample) {
+        let mut samples = self.samples.lock().expect("nothing panics with it");
+        samples.push(sample);
+        let old = sample.time - Span(WINDOW.as_nanos() as u64);
+        let from = samples.partition_point(|sample| sample.time < old);
+        samples.drain(..from);
+    }
+
+    /// What the samples say about a pool of so many executors.
+    pub fn advice(&self, executors: usize) -> Advice {
+        let samples = self.samples.lock().expect("nothing panics with it");
+        let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
+            return Advice { executors, ..Advice::default() };
+        };
+        advise(first, last, executors)
+    }
+}
+
+fn advise(first: &Sample, last: &Sample, executors: usize) -> Advice {
+    let time = (last.time - first.time).0 as f64 * executors as f64;
+    if time == 0.0 {
+        return Advice { executors, ..Advice::default() };
+    }
+    let busy = ((last.busy - first.busy).0 as f64 / time).min(1.0);
+    let (good, lost) = (last.good.saturating_sub(first.good), last.bad.saturating_sub(first.bad));
+    let all = good + lost;
+    let bad = if all == 0 { 0.0 } else { lost as f64 / all as f64 };
+    let pool = executors as f64;
+    let needed = if bad > BAD_MAX {
+        // N r / (1 - r) more; should nothing be in time, all that can be said is that it is too few.
+        pool + (pool * bad / (1.0 - bad).max(0.01)).ceil()
+    } else {
+        (pool * busy).ceil().max(1.0)
+    };
+    Advice { busy, bad, executors: needed as usize }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after_ten_seconds(busy_s: f64, good: u64, bad: u64) -> Advice {
+        let last =
+            Sample { time: Time::from_ms(10_000.0), busy: Span::from_ms(busy_s * 1e3), good, bad };
+        advise(&Sample::default(), &last, 8)
+    }
+
+    #[test]
+    fn a_third_lost_asks_for_half_as_many_more() {
+        assert_eq!(after_ten_seconds(80.0, 2000, 1000).executors, 12);
+    }
+
+    #[test]
+    fn three_quarters_idle_leaves_a_quarter() {
+        assert_eq!(after_ten_seconds(20.0, 3000, 3).executors, 2);
+        assert_eq!(after_ten_seconds(0.0, 0, 0).executors, 1);
+    }
+}

@@ -1,0 +1,10 @@
+//! What is counted, and how it is told: Prometheus' text format, and one snapshot for the status page.
+
+mod advice;
+mod model;
+mod names;
+mod prometheus;
+
+pub use advice::{Advice, Advisor, Sample};
+pub use model::{BatchCount, Latencies, ModelMetrics, Outcome};
+pub use prometheus::render;

@@ -1,0 +1,70 @@
+//! The name, type and help of every metric: the one place where they are written.
+
+/// A metric family.
+pub(super) struct Family {
+    pub(super) name: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) help: &'static str,
+}
+
+macro_rules! families {
+    ($($name:ident = $text:literal, $kind:literal, $help:literal;)*) => {
+        $(pub(super) const $name: Family = Family { name: $text, kind: $kind, help: $help };)*
+
+        #[cfg(test)]
+        pub(super) const ALL: &[Family] = &[$($name),*];
+    };
+}
+
+families! {
+    REQUESTS = "fermata_requests_total", "counter",
+        "Requests that left, by model, version and outcome.";
+    LATENCY = "fermata_request_latency_seconds", "histogram",
+        "From arrival to answer; the SLO is an edge.";
+    SLO = "fermata_slo_seconds", "gauge",
+        "The latency objective.";
+    PENDING = "fermata_pending_requests", "gauge",
+        "Requests that wait or run.";
+    QUEUE = "fermata_queue_seconds_total", "counter",
+        "How long answered requests waited, together.";
+    ROWS = "fermata_rows_total", "counter",
+        "Rows that ran: a request has one or more.";
+    BATCHES = "fermata_batches_total", "counter",
+        "Batches that ran, by size.";
+    BATCH_TIME = "fermata_batch_seconds_total", "counter",
+        "How long batches ran, by size.";
+    EXECUTORS = "fermata_executors", "gauge",
+        "Executors of the pool.";
+    BUSY = "fermata_executor_busy_seconds_total", "counter",
+        "How long each executor was busy.";
+    BUSY_SHARE = "fermata_busy_fraction", "gauge",
+        "The share of the executors' time that was busy, over the last seconds.";
+    BAD_SHARE = "fermata_bad_rate", "gauge",
+        "The share of requests dropped or late, over the last seconds.";
+    ADVISED = "fermata_advised_executors", "gauge",
+        "How many executors the load needs: more where requests are lost, fewer where executors idle.";
+    READY = "fermata_ready", "gauge",
+        "Whether all models that should be served are.";
+    START = "process_start_time_seconds", "gauge",
+        "When the server started, in seconds since 1970.";
+    MEMORY = "process_resident_memory_bytes", "gauge",
+        "Memory that the server holds.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_conventions() {
+        for family in ALL {
+            assert_eq!(
+                family.kind == "counter",
+                family.name.ends_with("_total"),
+                "{}",
+                family.name
+            );
+            assert!(family.help.ends_with('.'));
+        }
+    }
+}

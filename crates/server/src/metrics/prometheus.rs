@@ -1,0 +1,164 @@
+//! Prometheus' text format.
+
+use std::fmt::{self, Write};
+use std::time::UNIX_EPOCH;
+
+use fermata_core::Span;
+
+use super::model::Outcome;
+use super::names::{self, Family};
+use crate::server::Server;
+
+/// Everything that is counted, as text.
+pub fn render(server: &Server) -> String {
+    let mut page = Page { text: String::with_capacity(16 << 10) };
+    page.write(server).expect("a string takes everything");
+    page.text
+}
+
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn write(&mut self, server: &Server) -> fmt::Result {
+        self.models(server)?;
+        self.pools(server)?;
+        let service = server.service();
+        self.family(&names::READY)?;
+        self.value(&names::READY, "", u8::from(service.is_ready()))?;
+        self.family(&names::START)?;
+        let start = server.started().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.value(&names::START, "", start.as_secs_f64())?;
+        if let Some(bytes) = resident_memory() {
+            self.family(&names::MEMORY)?;
+            self.value(&names::MEMORY, "", bytes)?;
+        }
+        Ok(())
+    }
+
+    fn models(&mut self, server: &Server) -> fmt::Result {
+        let models = server.service().models();
+        let labelled: Vec<_> = models
+            .iter()
+            .map(|served| {
+                let labels = format!(
+                    "model=\"{}\",version=\"{}\"",
+                    escaped(&served.name),
+                    escaped(&served.version)
+                );
+                (labels, served)
+            })
+            .collect();
+        self.family(&names::REQUESTS)?;
+        for (labels, served) in &labelled {
+            for outcome in Outcome::ALL {
+                let labels = format!("{labels},outcome=\"{}\"", outcome.word());
+                self.value(&names::REQUESTS, &labels, served.metrics().outcome(outcome))?;
+            }
+        }
+        self.family(&names::LATENCY)?;
+        for (labels, served) in &labelled {
+            let latencies = served.metrics().latencies();
+            let name = names::LATENCY.name;
+            for (edge, count) in latencies.buckets {
+                let edge = seconds(edge);
+                writeln!(self.text, "{name}_bucket{{{labels},le=\"{edge}\"}} {count}")?;
+            }
+            let count = latencies.count;
+            writeln!(self.text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}")?;
+            writeln!(self.text, "{name}_sum{{{labels}}} {}", seconds(latencies.sum))?;
+            writeln!(self.text, "{name}_count{{{labels}}} {count}")?;
+        }
+        self.family(&names::SLO)?;
+        for (labels, served) in &labelled {
+            self.value(&names::SLO, labels, served.slo.as_secs_f64())?;
+        }
+        self.family(&names::PENDING)?;
+        for (labels, served) in &labelled {
+            self.value(&names::PENDING, labels, served.metrics().pending())?;
+        }
+        self.family(&names::QUEUE)?;
+        for (labels, served) in &labelled {
+            self.value(&names::QUEUE, labels, served.metrics().queued().as_secs_f64())?;
+        }
+        self.family(&names::ROWS)?;
+        for (labels, served) in &labelled {
+            self.value(&names::ROWS, labels, served.metrics().rows())?;
+        }
+        self.family(&names::BATCHES)?;
+        for (labels, served) in &labelled {
+            for batch in served.metrics().batches() {
+                let labels = format!("{labels},size=\"{}\"", batch.size);
+                self.value(&names::BATCHES, &labels, batch.count)?;
+            }
+        }
+        self.family(&names::BATCH_TIME)?;
+        for (labels, served) in &labelled {
+            for batch in served.metrics().batches() {
+                let labels = format!("{labels},size=\"{}\"", batch.size);
+                self.value(&names::BATCH_TIME, &labels, batch.time.as_secs_f64())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pools(&mut self, server: &Server) -> fmt::Result {
+        let pools: Vec<_> = server
+            .pools()
+            .map(|(pool, advice)| (format!("pool=\"{}\"", escaped(pool.name())), pool, advice))
+            .collect();
+        self.family(&names::EXECUTORS)?;
+        for (labels, pool, _) in &pools {
+            self.value(&names::EXECUTORS, labels, pool.executors())?;
+        }
+        self.family(&names::BUSY)?;
+        for (labels, pool, _) in &pools {
+            for (executor, busy) in pool.gauges().busy().enumerate() {
+                let labels = format!("{labels},executor=\"{executor}\"");
+                self.value(&names::BUSY, &labels, seconds(busy))?;
+            }
+        }
+        self.family(&names::BUSY_SHARE)?;
+        for (labels, _, advice) in &pools {
+            self.value(&names::BUSY_SHARE, labels, advice.busy)?;
+        }
+        self.family(&names::BAD_SHARE)?;
+        for (labels, _, advice) in &pools {
+            self.value(&names::BAD_SHARE, labels, advice.bad)?;
+        }
+        self.family(&names::ADVISED)?;
+        for (labels, _, advice) in &pools {
+            self.value(&names::ADVISED, labels, advice.executors)?;
+        }
+        Ok(())
+    }
+
+    fn family(&mut self, family: &Family) -> fmt::Result {
+        let Family { name, kind, help } = family;
+        writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}")
+    }
+
+    fn value(&mut self, family: &Family, labels: &str, value: impl fmt::Display) -> fmt::Result {
+        if labels.is_empty() {
+            writeln!(self.text, "{} {value}", family.name)
+        } else {
+            writeln!(self.text, "{}{{{labels}}} {value}", family.name)
+        }
+    }
+}
+
+fn seconds(span: Span) -> f64 {
+    span.0 as f64 / 1e9
+}
+
+fn escaped(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// The memory of this process, where the system tells.
+fn resident_memory() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}

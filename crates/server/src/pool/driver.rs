@@ -1,0 +1,224 @@
+//! The dispatcher against the clock: the loop that tells it what happened and does what it asks.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Time};
+use fermata_dispatch::{Action, Actions, Dispatch, Event, ModelSpec};
+use fermata_engine::Session;
+
+use super::clock::Clock;
+use super::executor::{Batch, Ran, Work};
+use super::job::{Job, Refused};
+use crate::profiler::Corrector;
+use crate::recording::Recorder;
+use crate::timer_slack;
+
+/// What the driver is told.
+pub(super) enum Message {
+    /// Serve a model.
+    Add {
+        name: String,
+        spec: Arc<ModelSpec>,
+        sessions: Vec<Box<dyn Session>>,
+        corrector: Option<Corrector>,
+        reply: Sender<ModelId>,
+    },
+    /// A request came.
+    Arrive { model: ModelId, job: Job },
+    /// Nobody waits for a request any more.
+    Cancel { model: ModelId, request: RequestId, deadline: Time },
+    /// An executor finished a batch.
+    Ran(Ran),
+    /// Serve a model no longer. No request of it waits or runs.
+    Remove { model: ModelId },
+    /// Finish what is there, then end.
+    Stop,
+}
+
+/// Every class of executor that a pool has: so far all are equal.
+const CLASS: ClassId = ClassId(0);
+
+pub(super) struct Driver {
+    dispatcher: Box<dyn Dispatch>,
+    clock: Clock,
+    inbox: Receiver<Message>,
+    /// To the executors, by id.
+    hands: Vec<Sender<Work>>,
+    recorder: Option<Recorder>,
+    actions: Actions,
+    jobs: HashMap<RequestId, Job>,
+    models: Vec<Option<Model>>,
+    running: usize,
+    stopping: bool,
+}
+
+struct Model {
+    spec: Arc<ModelSpec>,
+    corrector: Option<Corrector>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        dispatcher: Box<dyn Dispatch>,
+        clock: Clock,
+        inbox: Receiver<Message>,
+        hands: Vec<Sender<Work>>,
+        recorder: Option<Recorder>,
+    ) -> Self {
+        Self {
+            dispatcher,
+            clock,
+            inbox,
+            hands,
+            recorder,
+            actions: Actions::default(),
+            jobs: HashMap::new(),
+            models: Vec::new(),
+            running: 0,
+            stopping: false,
+        }
+    }
+
+    pub(super) fn start(mut self, pool: &str) -> io::Result<JoinHandle<()>> {
+        thread::Builder::new().name(format!("{pool}-dispatch")).spawn(move || self.drive())
+    }
+
+    fn drive(&mut self) {
+        timer_slack::shorten();
+        for executor in (0..self.hands.len() as u32).map(ExecutorId) {
+            self.handle(Event::Join { executor, class: CLASS });
+        }
+        loop {
+            let wakeup = self.dispatcher.next_wakeup();
+            let received = match self.clock.instant(wakeup) {
+                Some(wakeup) => self.inbox.recv_deadline(wakeup),
+                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match received {
+                Ok(message) => self.receive(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            // Not only when nothing came: a stream of messages must not hold a timer up.
+            if self.dispatcher.next_wakeup() <= self.clock.now() {
+                self.handle(Event::Wakeup);
+            }
+            if self.stopping && self.jobs.is_empty() && self.running == 0 {
+                return;
+            }
+        }
+    }
+
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::Arrive { model, job } => {
+                let (request, deadline) = (job.id, job.deadline);
+                self.jobs.insert(request, job);
+                self.handle(Event::Arrive { model, request, deadline });
+            }
+            Message::Ran(ran) => {
+                self.running -= 1;
+                self.handle(Event::Done { executor: ran.executor });
+                self.correct(&ran);
+            }
+            Message::Cancel { model, request, deadline } => {
+                if self.jobs.contains_key(&request) {
+                    self.handle(Event::Cancel { model, request, deadline });
+                }
+            }
+            Message::Add { name, spec, sessions, corrector, reply } => {
+                let free = self.models.iter().position(Option::is_none);
+                let at = free.unwrap_or_else(|| {
+                    self.models.push(None);
+                    self.models.len() - 1
+                });
+                let model = ModelId(at as u32);
+                for (hand, session) in self.hands.iter().zip(sessions) {
+                    send(hand, Work::Install { model, session });
+                }
+                self.models[at] = Some(Model { spec: spec.clone(), corrector });
+                self.handle_named(Event::AddModel { model, spec, gap: None }, &name);
+                // Whoever asked for it may have given up; then it is removed again.
+                let _ = reply.send(model);
+            }
+            Message::Remove { model } => {
+                self.handle(Event::RemoveModel { model });
+                for hand in &self.hands {
+                    send(hand, Work::Uninstall { model });
+                }
+                self.models[model.index()] = None;
+            }
+            Message::Stop => self.stopping = true,
+        }
+    }
+
+    /// Learns from a batch how fast the model is now.
+    fn correct(&mut self, ran: &Ran) {
+        let now = self.clock.now();
+        let Some(model) = &mut self.models[ran.model.index()] else { return };
+        let Some(corrector) = &mut model.corrector else { return };
+        if let Some(profile) = corrector.observe(now, ran.size, ran.took) {
+            let spec = Arc::new(ModelSpec::uniform(model.spec.slo, profile));
+            model.spec = spec.clone();
+            self.handle(Event::Profile { model: ran.model, spec });
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.handle_named(event, "");
+    }
+
+    /// The one place where the dispatcher is told something. `name` is that of a model that is added.
+    fn handle_named(&mut self, event: Event, name: &str) {
+        let now = self.clock.now();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.event(now, &event, name);
+        }
+        self.dispatcher.handle(now, event, &mut self.actions);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.actions(&self.actions);
+        }
+        let mut actions = std::mem::take(&mut self.actions);
+        for &action in &actions.list {
+            self.perform(action, &actions);
+        }
+        actions.clear();
+        self.actions = actions;
+    }
+
+    fn perform(&mut self, action: Action, actions: &Actions) {
+        match action {
+            Action::Drop { request, reason, .. } => {
+                let job = self.take(request.id);
+                // A client that went away needs no answer.
+                let _ = job.reply.send(Err(Refused::Dropped(reason)));
+            }
+            Action::Run { executor, model, latency, first, size, .. } => {
+                let jobs: Vec<Job> = actions
+                    .batch(first, size)
+                    .iter()
+                    .map(|request| self.take(request.id))
+                    .collect();
+                self.running += 1;
+                send(
+                    &self.hands[executor.index()],
+                    Work::Run(Batch { model, jobs, expected: latency }),
+                );
+            }
+            Action::Preempt { .. } => unreachable!("policies that preempt are not served with"),
+        }
+    }
+
+    fn take(&mut self, request: RequestId) -> Job {
+        self.jobs.remove(&request).expect("a request leaves once")
+    }
+}
+
+fn send(hand: &Sender<Work>, work: Work) {
+    // Executors end after the driver, but for a panic, which ends the process.
+    let _ = hand.send(work);
+}

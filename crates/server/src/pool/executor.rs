@@ -1,0 +1,119 @@
+//! An executor: a thread that runs one batch at a time, with its own sessions.
+
+use std::io;
+use std::mem;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, Sender};
+use fermata_core::{ExecutorId, ModelId, Span};
+use fermata_engine::{Inputs, Session};
+
+use super::clock::span;
+use super::driver::Message;
+use super::gauges::Gauges;
+use super::job::{Finished, Job, Refused};
+
+/// What an executor is asked to do, in order.
+pub(super) enum Work {
+    /// Keep a session: batches of this model will come.
+    Install { model: ModelId, session: Box<dyn Session> },
+    /// Run a batch.
+    Run(Batch),
+    /// Give a session back; no more batches of this model will come.
+    Uninstall { model: ModelId },
+}
+
+/// A batch of one model's requests.
+pub(super) struct Batch {
+    pub(super) model: ModelId,
+    pub(super) jobs: Vec<Job>,
+    /// How long it is expected to take.
+    pub(super) expected: Span,
+}
+
+/// What an executor tells of a batch that ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ran {
+    pub(super) executor: ExecutorId,
+    pub(super) model: ModelId,
+    pub(super) size: usize,
+    pub(super) expected: Span,
+    pub(super) took: Span,
+}
+
+/// Emulated executors come by the hundreds, and need little.
+const STACK: usize = 1 << 20;
+
+/// Starts an executor's thread. It ends when its work's sender is dropped.
+pub(super) fn start(
+    pool: &str,
+    executor: ExecutorId,
+    work: Receiver<Work>,
+    driver: Sender<Message>,
+    gauges: Arc<Gauges>,
+) -> io::Result<JoinHandle<()>> {
+    let mut state = State { executor, driver, gauges, sessions: Vec::new(), inputs: Vec::new() };
+    thread::Builder::new()
+        .name(format!("{pool}-{executor}"))
+        .stack_size(STACK)
+        .spawn(move || work.into_iter().for_each(|work| state.handle(work)))
+}
+
+struct State {
+    executor: ExecutorId,
+    driver: Sender<Message>,
+    gauges: Arc<Gauges>,
+    sessions: Vec<Option<Box<dyn Session>>>,
+    /// Kept for its memory.
+    inputs: Vec<Inputs>,
+}
+
+impl State {
+    fn handle(&mut self, work: Work) {
+        match work {
+            Work::Install { model, session } => {
+                if model.index() >= self.sessions.len() {
+                    self.sessions.resize_with(model.index() + 1, || None);
+                }
+                self.sessions[model.index()] = Some(session);
+            }
+            Work::Run(batch) => self.run(batch),
+            Work::Uninstall { model } => self.sessions[model.index()] = None,
+        }
+    }
+
+    fn run(&mut self, Batch { model, mut jobs, expected }: Batch) {
+        self.inputs.extend(jobs.iter_mut().map(|job| mem::take(&mut job.inputs)));
+        let session = self.sessions[model.index()].as_mut();
+        let session = session.expect("a batch comes after its session");
+        let began = Instant::now();
+        let outputs = session.run(&self.inputs);
+        let took = span(began.elapsed());
+        self.inputs.clear();
+        let size = jobs.len();
+        self.gauges.ran(self.executor, took);
+        jobs[0].served.metrics.ran(size, took);
+        // The next batch is decided while this one is answered.
+        let ran = Ran { executor: self.executor, model, size, expected, took };
+        // The driver outlives the executors, but for a panic, which ends the process.
+        let _ = self.driver.send(Message::Ran(ran));
+        match outputs {
+            Ok(outputs) => {
+                for (job, outputs) in jobs.into_iter().zip(outputs) {
+                    let queued = span(began.saturating_duration_since(job.arrival));
+                    // A client that went away needs no answer.
+                    let _ = job.reply.send(Ok(Finished { outputs, queued, ran: took }));
+                }
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                tracing::warn!(model = %jobs[0].served.name, size, reason, "a batch failed");
+                for job in jobs {
+                    let _ = job.reply.send(Err(Refused::Failed(reason.clone())));
+                }
+            }
+        }
+    }
+}

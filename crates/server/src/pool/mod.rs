@@ -1,0 +1,188 @@
+//! A pool in real time: one thread for the dispatcher, one for each executor.
+//!
+//! Requests come in over a channel and leave through their own reply. The dispatcher sees ids only; the
+//! driver around it keeps the payloads by id and hands them to the executor that was granted.
+
+mod clock;
+mod driver;
+mod executor;
+mod gauges;
+mod job;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::Sender;
+use fermata_core::{ExecutorId, ModelId, RequestId, Span, Time};
+use fermata_dispatch::{ModelSpec, Network, Policy};
+use fermata_engine::Session;
+
+pub use clock::{Clock, span};
+pub use gauges::Gauges;
+pub(crate) use job::{Finished, Job, Refused};
+
+use crate::profiler::Corrector;
+use crate::recording::Recorder;
+use driver::{Driver, Message};
+
+/// What a pool is made of.
+#[derive(Debug)]
+pub struct PoolConfig {
+    /// Its name, in logs and metrics.
+    pub name: String,
+    /// How many executors it has.
+    pub executors: usize,
+    /// How it decides.
+    pub policy: Policy,
+    /// What comes off every deadline, for the way back to the client.
+    pub margin: Span,
+    /// Where its events are written.
+    pub recorder: Option<Recorder>,
+}
+
+/// A running pool. When the last handle and the last model are gone, its threads end.
+#[derive(Debug)]
+pub struct Pool {
+    name: String,
+    clock: Clock,
+    executors: usize,
+    driver: Sender<Message>,
+    gauges: Arc<Gauges>,
+    next_request: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Pool {
+    /// Starts the threads.
+    pub fn start(config: PoolConfig, clock: Clock) -> io::Result<Arc<Self>> {
+        let PoolConfig { name, executors, policy, margin, recorder } = config;
+        let gauges = Arc::new(Gauges::new(executors));
+        let (sender, inbox) = crossbeam_channel::unbounded();
+        let mut hands = Vec::with_capacity(executors);
+        for executor in (0..executors as u32).map(ExecutorId) {
+            let (work, receiver) = crossbeam_channel::unbounded();
+            executor::start(&name, executor, receiver, sender.clone(), gauges.clone())?;
+            hands.push(work);
+        }
+        let network = Network { resp: margin, ..Network::default() };
+        let driver = Driver::new(policy.dispatcher(network), clock, inbox, hands, recorder);
+        let thread = driver.start(&name)?;
+        Ok(Arc::new(Self {
+            name,
+            clock,
+            executors,
+            driver: sender,
+            gauges,
+            next_request: AtomicU64::new(0),
+            thread: Mutex::new(Some(thread)),
+        }))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The clock by which it decides.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// How many executors it has: a model needs as many sessions.
+    pub fn executors(&self) -> usize {
+        self.executors
+    }
+
+    /// What its executors did.
+    pub fn gauges(&self) -> &Gauges {
+        &self.gauges
+    }
+
+    /// Serves a model from now on, with one session for each executor.
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        name: &str,
+        spec: ModelSpec,
+        sessions: Vec<Box<dyn Session>>,
+        corrector: Option<Corrector>,
+    ) -> Place {
+        assert_eq!(sessions.len(), self.executors, "one session for each executor");
+        let (reply, model) = crossbeam_channel::bounded(1);
+        let (name, spec) = (name.to_owned(), Arc::new(spec));
+        self.send(Message::Add { name, spec, sessions, corrector, reply });
+        let model = model.recv().expect("the driver answers as long as there is a pool");
+        Place { pool: self.clone(), model }
+    }
+
+    /// Finishes what is there, and ends the threads. Requests that come later are lost: stop them first.
+    pub fn stop(&self) {
+        self.send(Message::Stop);
+        let thread = self.thread.lock().expect("nothing panics with it").take();
+        if let Some(thread) = thread {
+            // A panic of the driver ended the process already.
+            let _ = thread.join();
+        }
+    }
+
+    fn send(&self, message: Message) {
+        // The driver ends only after `stop`.
+        let _ = self.driver.send(message);
+    }
+}
+
+/// A model's place in a pool. Giving it up ends its service there.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pool: Arc<Pool>,
+    model: ModelId,
+}
+
+impl Place {
+    /// The pool.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Sends a request on its way; the guard cancels it when dropped.
+    pub(crate) fn submit(&self, make: impl FnOnce(RequestId) -> Job) -> Guard<'_> {
+        let id = RequestId(self.pool.next_request.fetch_add(1, Ordering::Relaxed));
+        let job = make(id);
+        let deadline = job.deadline;
+        self.pool.send(Message::Arrive { model: self.model, job });
+        Guard { place: self, id, deadline, left: false }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.pool.send(Message::Remove { model: self.model });
+    }
+}
+
+/// A request that is on its way. Dropping this tells dispatch that nobody waits for it any more.
+#[derive(Debug)]
+pub(crate) struct Guard<'a> {
+    place: &'a Place,
+    id: RequestId,
+    deadline: Time,
+    left: bool,
+}
+
+impl Guard<'_> {
+    /// It has left by itself.
+    pub(crate) fn left(&mut self) {
+        self.left = true;
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if !self.left {
+            let (model, request, deadline) = (self.place.model, self.id, self.deadline);
+            self.place.pool.send(Message::Cancel { model, request, deadline });
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Reads a recording, line by line.
+
+use std::io::{self, BufRead};
+use std::str::FromStr;
+
+use fermata_core::{Span, Time};
+use fermata_dispatch::{Event, Policy};
+
+/// A pool, as the recording's head describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Header {
+    /// Its number.
+    pub pool: usize,
+    /// Its name.
+    pub name: String,
+    /// How it decided.
+    pub policy: Policy,
+    /// What came off every deadline.
+    pub resp: Span,
+}
+
+/// One line of a recording.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// What a dispatcher asked for after the event before, as words.
+    Action(String),
+    /// What happened to it.
+    Event {
+        /// Which pool.
+        pool: usize,
+        /// When.
+        time: Time,
+        /// What.
+        event: Event,
+        /// The name of the model that was added.
+        name: Option<String>,
+    },
+    /// A pool.
+    Pool(Header),
+}
+
+/// Why a recording could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// A line that says nothing known.
+    #[error("line {line}: {reason}")]
+    Line {
+        /// Which line, from one.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// The entries of a recording, in order.
+#[derive(Debug)]
+pub struct Reader<R> {
+    source: R,
+    line: usize,
+    text: String,
+    pools: usize,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Begins to read; the first line must say what it is.
+    pub fn new(source: R) -> Result<Self, ReadError> {
+        let mut reader = Self { source, line: 0, text: String::new(), pools: 0 };
+        if !reader.advance()? || reader.text != "fermata recording 1" {
+            let reason = "is not a recording: it must begin with 'fermata recording 1'".to_owned();
+            return Err(ReadError::Line { line: 1, reason });
+        }
+        Ok(reader)
+    }
+
+    /// Which line was read last.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+
+    fn advance(&mut self) -> io::Result<bool> {
+        self.text.clear();
+        self.line += 1;
+        let read = self.source.read_line(&mut self.text)?;
+        // A line that a crash cut off is not a line.
+        let whole = self.text.ends_with('\n');
+        self.text.truncate(self.text.trim_end().len());
+        Ok(read > 0 && whole)
+    }
+
+    fn entry(&mut self) -> Result<Entry, String> {
+        if let Some(words) = self.text.strip_prefix("> ") {
+            return Ok(Entry::Action(words.to_owned()));
+        }
+        if let Some(words) = self.text.strip_prefix("pool ") {
+            let header =
+                read_header(words).ok_or("expected pool NUMBER NAME POLICY NANOSECONDS")?;
+            if header.pool != self.pools {
+                return Err(format!("expected pool {}", self.pools));
+            }
+            self.pools += 1;
+            return Ok(Entry::Pool(header));
+        }
+        let mut words = self.text.splitn(3, ' ');
+        let mut number = |what| {
+            let word = words.next().unwrap_or_default();
+            word.parse().map_err(|_| format!("expected {what}, found '{word}'"))
+        };
+        let (pool, time) = (number("the number of a pool")?, number("a time")?);
+        if pool >= self.pools as u64 {
+            return Err(format!("there is no pool {pool}"));
+        }
+        let (event, name) = super::text::read_event(words.next().unwrap_or_default())?;
+        let name = name.map(str::to_owned);
+        Ok(Entry::Event { pool: pool as usize, time: Time(time), event, name })
+    }
+}
+
+impl<R: BufRead> Iterator for Reader<R> {
+    type Item = Result<Entry, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.advance() {
+            Err(error) => Some(Err(error.into())),
+            Ok(false) => None,
+            Ok(true) => {
+                let line = self.line;
+                Some(self.entry().map_err(|reason| ReadError::Line { line, reason }))
+            }
+        }
+    }
+}
+
+fn read_header(words: &str) -> Option<Header> {
+    let mut words = words.split(' ');
+    let pool = words.next()?.parse().ok()?;
+    let name = words.next()?.to_owned();
+    let policy = Policy::from_str(words.next()?).ok()?;
+    let resp = Span(words.next()?.parse().ok()?);
+    words.next().is_none().then_some(Header { pool, name, policy, resp })
+}

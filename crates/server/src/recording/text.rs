@@ -1,0 +1,201 @@
+//! Events and actions as words, and back.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use fermata_core::{ClassId, ExecutorId, ModelId, Profile, RequestId, Span, Time};
+use fermata_dispatch::{Action, Actions, DropReason, Event, ModelSpec};
+
+/// Appends an event as words.
+pub(super) fn write_event(event: &Event, name: &str, out: &mut String) {
+    let done = match event {
+        Event::AddModel { model, spec, .. } => {
+            let _ = write!(out, "add {model} ");
+            write_spec(spec, out);
+            write!(out, " {name}")
+        }
+        Event::Arrive { model, request, deadline } => {
+            write!(out, "arrive {model} {request} {}", deadline.0)
+        }
+        Event::Cancel { model, request, deadline } => {
+            write!(out, "cancel {model} {request} {}", deadline.0)
+        }
+        Event::Done { executor } => write!(out, "done {executor}"),
+        Event::Fail { executor } => write!(out, "fail {executor}"),
+        Event::Join { executor, class } => write!(out, "join {executor} {class}"),
+        Event::Leave { executor } => write!(out, "leave {executor}"),
+        Event::Profile { model, spec } => {
+            let _ = write!(out, "profile {model} ");
+            write_spec(spec, out);
+            Ok(())
+        }
+        Event::RemoveModel { model } => write!(out, "remove {model}"),
+        Event::Wakeup => out.write_str("wake"),
+    };
+    done.expect("a string takes everything");
+}
+
+/// What a dispatcher asked for in the words of `Entry::Action`, a line each.
+pub fn words(actions: &Actions) -> Vec<String> {
+    let mut text = String::new();
+    write_actions(actions, &mut text);
+    text.lines().map(|line| line.trim_start_matches("> ").to_owned()).collect()
+}
+
+/// Appends every action as a line of its own.
+pub(super) fn write_actions(actions: &Actions, out: &mut String) {
+    for action in &actions.list {
+        let done = match *action {
+            Action::Drop { model, request, reason } => {
+                writeln!(out, "> drop {model} {} {}", request.id, word(reason))
+            }
+            Action::Preempt { executor } => writeln!(out, "> preempt {executor}"),
+            Action::Run { executor, model, start, latency, first, size } => {
+                let _ = write!(out, "> run {executor} {model} {} {}", start.0, latency.0);
+                for request in actions.batch(first, size) {
+                    let _ = write!(out, " {}", request.id);
+                }
+                writeln!(out)
+            }
+        };
+        done.expect("a string takes everything");
+    }
+}
+
+/// Reads an event, and the name that comes with a model; the error says what was expected.
+pub(super) fn read_event(text: &str) -> Result<(Event, Option<&str>), String> {
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let mut words = Words { rest };
+    let event = match word {
+        "add" => {
+            let (model, spec) = (ModelId(words.id('m')? as u32), words.spec()?);
+            let name = words.rest;
+            return Ok((Event::AddModel { model, spec, gap: None }, Some(name)));
+        }
+        "arrive" => Event::Arrive {
+            model: ModelId(words.id('m')? as u32),
+            request: RequestId(words.id('r')?),
+            deadline: Time(words.number()?),
+        },
+        "cancel" => Event::Cancel {
+            model: ModelId(words.id('m')? as u32),
+            request: RequestId(words.id('r')?),
+            deadline: Time(words.number()?),
+        },
+        "done" => Event::Done { executor: ExecutorId(words.id('x')? as u32) },
+        "fail" => Event::Fail { executor: ExecutorId(words.id('x')? as u32) },
+        "join" => Event::Join {
+            executor: ExecutorId(words.id('x')? as u32),
+            class: ClassId(words.id('c')? as u16),
+        },
+        "leave" => Event::Leave { executor: ExecutorId(words.id('x')? as u32) },
+        "profile" => Event::Profile { model: ModelId(words.id('m')? as u32), spec: words.spec()? },
+        "remove" => Event::RemoveModel { model: ModelId(words.id('m')? as u32) },
+        "wake" => Event::Wakeup,
+        _ => return Err(format!("unknown event '{word}'")),
+    };
+    if words.rest.is_empty() { Ok((event, None)) } else { Err("too many words".to_owned()) }
+}
+
+fn word(reason: DropReason) -> &'static str {
+    match reason {
+        DropReason::Cancelled => "cancelled",
+        DropReason::Late => "late",
+        DropReason::NotLoaded => "not_loaded",
+        DropReason::Overload => "overload",
+    }
+}
+
+fn write_spec(spec: &ModelSpec, out: &mut String) {
+    let _ = write!(out, "{}", spec.slo.0);
+    for profile in &spec.profiles {
+        out.push(' ');
+        let Some(profile) = profile else {
+            out.push('-');
+            continue;
+        };
+        for size in 1..=profile.max_batch() {
+            let comma = if size > 1 { "," } else { "" };
+            let _ = write!(out, "{comma}{}", profile.latency(size).0);
+        }
+    }
+}
+
+struct Words<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> &'a str {
+        let (word, rest) = self.rest.split_once(' ').unwrap_or((self.rest, ""));
+        self.rest = rest;
+        word
+    }
+
+    fn number(&mut self) -> Result<u64, String> {
+        let word = self.next();
+        word.parse().map_err(|_| format!("expected a number, found '{word}'"))
+    }
+
+    fn id(&mut self, letter: char) -> Result<u64, String> {
+        let word = self.next();
+        let number = word.strip_prefix(letter).and_then(|digits| digits.parse().ok());
+        number.ok_or_else(|| format!("expected {letter} and a number, found '{word}'"))
+    }
+
+    /// The SLO and the profile on the one class that pools have.
+    fn spec(&mut self) -> Result<Arc<ModelSpec>, String> {
+        let slo = Span(self.number()?);
+        let table = self.next();
+        let latencies: Result<Vec<Span>, _> =
+            table.split(',').map(|number| number.parse().map(Span)).collect();
+        let latencies = latencies.map_err(|_| format!("'{table}' is not a list of latencies"))?;
+        let profile = Profile::from_table(latencies)
+            .map_err(|error| format!("'{table}' is not a profile: {error}"))?;
+        Ok(Arc::new(ModelSpec::uniform(slo, profile)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let ms = Span::from_ms;
+        let spec = || {
+            Arc::new(ModelSpec::uniform(
+                ms(25.0),
+                Profile::linear(ms(1.0), ms(5.0), ms(25.0)).unwrap(),
+            ))
+        };
+        let (model, request, deadline) = (ModelId(3), RequestId(12), Time(99));
+        let executor = ExecutorId(7);
+        let events = [
+            Event::AddModel { model, spec: spec(), gap: None },
+            Event::Arrive { model, request, deadline },
+            Event::Cancel { model, request, deadline },
+            Event::Done { executor },
+            Event::Fail { executor },
+            Event::Join { executor, class: ClassId(0) },
+            Event::Leave { executor },
+            Event::Profile { model, spec: spec() },
+            Event::RemoveModel { model },
+            Event::Wakeup,
+        ];
+        for event in events {
+            let mut text = String::new();
+            write_event(&event, "a name", &mut text);
+            let name = matches!(event, Event::AddModel { .. }).then_some("a name");
+            assert_eq!(read_event(&text), Ok((event, name)));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!(read_event("sing x0"), Err("unknown event 'sing'".to_owned()));
+        assert_eq!(read_event("done 0"), Err("expected x and a number, found '0'".to_owned()));
+        assert_eq!(read_event("wake up"), Err("too many words".to_owned()));
+        assert!(read_event("add m0 5 1,,2 name").unwrap_err().contains("latencies"));
+    }
+}
