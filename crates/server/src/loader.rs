@@ -2,17 +2,15 @@
 //!
 //! Everything here is slow, and happens off the way of requests.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fermata_core::Profile;
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{Emulated, Engine, EngineError, Model, Session, Source};
 
 use crate::metrics::ModelMetrics;
 use crate::pool::{Place, Pool};
-use crate::profiler::{self, Cache, CacheKey, Corrector, Options};
+use crate::profiler::{self, Corrector};
 use crate::registry::{Registry, Versions};
 use crate::repository::{EngineKind, ModelEntry, RepositoryError, Resolved, Version, resolve};
 use crate::served::Served;
@@ -111,8 +109,15 @@ impl Loader {
         let resolved = resolve(entry, Some(model.signature()))?;
         let mut first =
             model.session(&resolved.signature).map_err(|error| broken(entry, &error))?;
-        let profile = profile(engine, &source, first.as_mut(), entry, &resolved)
-            .map_err(|error| broken(entry, &error))?;
+        let profile = profiler::cached_or_measured(
+            engine,
+            &source,
+            first.as_mut(),
+            &resolved.signature,
+            resolved.slo,
+            &resolved.shapes,
+        )
+        .map_err(|error| broken(entry, &error))?;
         let slo = resolved.slo;
         if profile.shortest() > slo {
             let (needed, asked) = (profile.shortest().as_ms(), slo.as_ms());
@@ -130,41 +135,6 @@ impl Loader {
     }
 }
 
-/// How long batches take: as it was measured before, or now. In a session that is not measured, every size that
-/// may come is run once.
-fn profile(
-    engine: &dyn Engine,
-    source: &Source,
-    session: &mut dyn Session,
-    entry: &ModelEntry,
-    resolved: &Resolved,
-) -> Result<Profile, EngineError> {
-    let unreadable = |error: io::Error| EngineError::Load {
-        file: source.file.clone(),
-        reason: format!("cannot be read: {error}"),
-    };
-    let Resolved { signature, slo, .. } = resolved;
-    let options = Options::default();
-    let content = profiler::content_hash(&source.file).map_err(unreadable)?;
-    let device = engine.device();
-    let key = CacheKey::new(content, (engine.name(), &device, source.threads), signature, &options);
-    let cache = Cache::of(&source.file);
-    if let Some(measured) = cache.load(&key, *slo, signature.max_batch) {
-        let profile = measured.profile();
-        profiler::warm(session, signature, profile.max_batch(), &options)?;
-        return Ok(profile);
-    }
-    tracing::info!(model = entry.name, "measuring: once for each device, in a few seconds");
-    let measured = profiler::measure(session, signature, *slo, &options, &mut |_| {})?;
-    // The files that came with a request are gone with the model.
-    if !entry.is_temporary()
-        && let Err(error) = cache.store(&key, &measured)
-    {
-        tracing::warn!(model = entry.name, %error, "its profile cannot be kept");
-    }
-    Ok(measured.profile())
-}
-
 /// So many sessions, in which every batch size up to `warm` has run once.
 fn sessions(
     model: &dyn Model,
@@ -176,7 +146,7 @@ fn sessions(
     for _ in 0..count {
         let mut session = model.session(&resolved.signature)?;
         if let Some(sizes) = warm {
-            profiler::warm(session.as_mut(), &resolved.signature, sizes, &Options::default())?;
+            profiler::warm(session.as_mut(), &resolved.signature, sizes, &resolved.shapes)?;
         }
         sessions.push(session);
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
 use fermata_core::Span;
-use fermata_engine::Signature;
+use fermata_engine::{Engine, EngineError, Signature, Source};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -84,26 +84,30 @@ struct Row {
 }
 
 impl CacheKey {
-    /// Of a model whose content has this hash, measured like this.
-    pub fn new(
-        content: String,
-        (engine, device, threads): (&str, &str, usize),
+    /// Of a model on an engine, measured like this. Reads the whole model.
+    pub fn of(
+        engine: &dyn Engine,
+        source: &Source,
         signature: &Signature,
         options: &Options,
-    ) -> Self {
+    ) -> Result<Self, EngineError> {
+        let content = content_hash(&source.file).map_err(|error| EngineError::Load {
+            file: source.file.clone(),
+            reason: format!("cannot be read: {error}"),
+        })?;
         let inputs = signature.inputs.iter().map(|spec| {
             let shape = options.shapes.get(&spec.name).unwrap_or(&spec.shape);
             (spec.name.clone(), spec.datatype.name().to_owned(), shape.clone())
         });
-        Self {
+        Ok(Self {
             content,
-            engine: engine.to_owned(),
-            device: device.to_owned(),
-            threads,
+            engine: engine.name().to_owned(),
+            device: engine.device(),
+            threads: source.threads,
             inputs: inputs.collect(),
             outputs: signature.outputs.iter().map(|spec| spec.name.clone()).collect(),
             batched: signature.max_batch > 0,
-        }
+        })
     }
 
     /// Devices, threads and shapes have files of their own, so that two servers do not fight for one. The content is
@@ -294,13 +298,15 @@ mod tests {
     use super::*;
 
     fn key(content: &str) -> CacheKey {
-        let signature = Signature { max_batch: 4, inputs: Vec::new(), outputs: Vec::new() };
-        CacheKey::new(
-            content.to_owned(),
-            ("onnxruntime", "a processor, 2 cores", 1),
-            &signature,
-            &Options::default(),
-        )
+        CacheKey {
+            content: content.to_owned(),
+            engine: "onnxruntime".to_owned(),
+            device: "a processor, 2 cores".to_owned(),
+            threads: 1,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            batched: true,
+        }
     }
 
     fn measured() -> Measured {

@@ -22,6 +22,8 @@ const RUNS_MAX: usize = 100;
 const RUNS_MIN: usize = 2;
 /// Engines are slow the first time.
 const WARM_UPS: usize = 3;
+/// With what comes after it, a profile takes ten seconds.
+const BUDGET: Duration = Duration::from_secs(8);
 /// What 99 of 100 batches do not exceed.
 const TAIL: f64 = 0.99;
 
@@ -36,7 +38,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { budget: Duration::from_secs(8), shapes: BTreeMap::new() }
+        Self { budget: BUDGET, shapes: BTreeMap::new() }
     }
 }
 
@@ -62,19 +64,6 @@ pub fn measure(
     let began = Instant::now();
     let clock = || Span(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     measure_by(&clock, session, signature, limit, options, progress)
-}
-
-/// Runs every batch size up to `sizes` once, in a session that was not measured itself: engines are slow the
-/// first time.
-pub fn warm(
-    session: &mut dyn Session,
-    signature: &Signature,
-    sizes: usize,
-    options: &Options,
-) -> Result<(), EngineError> {
-    let item = item(signature, &options.shapes).map_err(EngineError::Run)?;
-    let batch = vec![item; sizes];
-    (1..=sizes).try_for_each(|size| session.run(&batch[..size]).map(drop))
 }
 
 /// Measures by any clock.
@@ -145,6 +134,18 @@ fn measure_by(
         }
     }
     Ok(measured)
+}
+
+/// Runs every size up to `sizes` once, so that none is new to the engine when it is served.
+pub fn warm(
+    session: &mut dyn Session,
+    signature: &Signature,
+    sizes: usize,
+    shapes: &BTreeMap<String, Vec<i64>>,
+) -> Result<(), EngineError> {
+    let sizes = sizes.clamp(1, signature.max_batch.max(1));
+    let batch = vec![item(signature, shapes).map_err(EngineError::Run)?; sizes];
+    (1..=sizes).try_for_each(|size| session.run(&batch[..size]).map(drop))
 }
 
 /// Whether a size is timed: each of the first, then eight to the octave.
@@ -431,6 +432,15 @@ mod tests {
         }
         let outcome = run(64, 10.0, |_, _| Err("no".to_owned()));
         assert_eq!(outcome.measured.unwrap_err().to_string(), "no");
+    }
+
+    #[test]
+    fn warming_runs_each_size_once() {
+        let mut device =
+            Device { time: Arc::default(), latency: |_, _| Ok(1.0), sizes: Vec::new() };
+        let signature = Signature { max_batch: 5, inputs: Vec::new(), outputs: Vec::new() };
+        warm(&mut device, &signature, 9, &BTreeMap::new()).unwrap();
+        assert_eq!(device.sizes, [1, 2, 3, 4, 5]);
     }
 
     #[test]
