@@ -148,8 +148,8 @@ fn tensor_metadata(spec: &TensorSpec, max_batch: usize) -> TensorMetadata {
 
 fn platform(config: &proto::ModelConfig) -> String {
     match (config.platform.as_str(), config.backend.as_str()) {
+        ("" | "emulated", "emulated") => "fermata_emulated".to_owned(),
         ("", "onnxruntime") => "onnxruntime_onnx".to_owned(),
-        ("", "emulated") => "fermata_emulated".to_owned(),
         ("", backend) => backend.to_owned(),
         (platform, _) => platform.to_owned(),
     }

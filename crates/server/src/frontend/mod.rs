@@ -34,7 +34,7 @@ pub const SERVER_NAME: &str = "fermata";
 pub const SERVER_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The parts of the protocol beyond its core, by the names that Triton gives them.
-const EXTENSIONS: [&str; 10] = [
+const EXTENSIONS: [&str; 11] = [
     "classification",
     "model_repository",
     "model_repository(unload_dependents)",
@@ -44,6 +44,7 @@ const EXTENSIONS: [&str; 10] = [
     "binary_tensor_data",
     "parameters",
     "statistics",
+    "trace",
     "logging",
 ];
 

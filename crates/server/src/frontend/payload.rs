@@ -36,7 +36,7 @@ impl Payload<'_> {
                 if let Some(size) = datatype.size() {
                     same_size(elements, size, slot.byte_size)?;
                 }
-                slot.read()?
+                slot.read().map_err(|reason| format!("cannot be read: {reason}"))?
             }
             Self::Typed(contents) => typed(contents, datatype)?,
         };

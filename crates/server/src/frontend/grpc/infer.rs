@@ -168,7 +168,8 @@ fn slot(parameters: &Parameters, regions: &Regions) -> Result<Option<Slot>, Stri
     let size = whole(parameters, "shared_memory_byte_size")?
         .ok_or("has shared_memory_region without shared_memory_byte_size")?;
     let offset = whole(parameters, "shared_memory_offset")?.unwrap_or(0);
-    regions.slot(region, offset, size).map(Some)
+    let slot = regions.slot(region, offset, size);
+    slot.map(Some).map_err(|reason| format!("has no place: {reason}"))
 }
 
 /// A parameter that is a whole number, not negative.

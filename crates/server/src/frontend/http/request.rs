@@ -94,6 +94,7 @@ impl Request {
 
 /// The JSON. Keys that are not here are ignored, as Triton does.
 #[derive(Deserialize)]
+#[serde(expecting = "an object with inputs")]
 struct Head<'a> {
     #[serde(borrow, default)]
     id: Cow<'a, str>,
@@ -106,7 +107,7 @@ struct Head<'a> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, expecting = "an object of parameters")]
 struct RequestParameters<'a> {
     binary_data_output: bool,
     #[serde(borrow)]
@@ -125,6 +126,7 @@ impl RequestParameters<'_> {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object with name, datatype, shape and data")]
 struct InputHead<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
@@ -138,7 +140,7 @@ struct InputHead<'a> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, expecting = "an object of parameters")]
 struct InputParameters {
     binary_data_size: Option<usize>,
     shared_memory_region: Option<String>,
@@ -147,6 +149,7 @@ struct InputParameters {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object with the name of an output")]
 struct OutputHead<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
@@ -155,7 +158,7 @@ struct OutputHead<'a> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, expecting = "an object of parameters")]
 struct OutputParameters {
     binary_data: Option<bool>,
     classification: usize,
@@ -201,11 +204,8 @@ impl Binary {
             let size = parameters
                 .shared_memory_byte_size
                 .ok_or("has shared_memory_region without shared_memory_byte_size")?;
-            return Ok(Payload::Shared(regions.slot(
-                region,
-                parameters.shared_memory_offset,
-                size,
-            )?));
+            let slot = regions.slot(region, parameters.shared_memory_offset, size);
+            return slot.map(Payload::Shared).map_err(|reason| format!("cannot be read: {reason}"));
         }
         Ok(Payload::Missing)
     }
@@ -346,7 +346,7 @@ mod tests {
         let cases = [
             ("", "the request's JSON cannot be read: EOF"),
             ("{", "EOF while parsing"),
-            ("[]", "expected struct Head"),
+            ("[]", "expected an object with inputs"),
             ("{}", "missing field `inputs`"),
             (r#"{"inputs":3}"#, "at 'inputs': invalid type"),
             (
