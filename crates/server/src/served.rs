@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fermata_core::Span;
 use fermata_dispatch::DropReason;
 use fermata_engine::{Outputs, Signature, Tensor};
 use tokio::sync::{oneshot, watch};
@@ -35,6 +36,9 @@ pub struct Served {
     /// Closed when the last request has left.
     gone: watch::Sender<()>,
 }
+
+/// However late batches are, no more than this part of the time that a request has is kept in reserve.
+const MARGIN_PART: u64 = 8;
 
 /// A request, or one row of one, on its way.
 struct Pending<'a> {
@@ -102,7 +106,9 @@ impl Served {
         let Some(due) = arrival.checked_add(wait) else {
             return Err(InferError::Invalid("the timeout is too long".to_owned()));
         };
-        let deadline = self.place.pool().clock().time(due);
+        let pool = self.place.pool();
+        let margin = pool.margin().min(Span(span(wait).0 / MARGIN_PART));
+        let deadline = pool.clock().time(due) - margin;
         let submit = |inputs: Vec<Tensor>| {
             let (reply, receiver) = oneshot::channel();
             let served = self.clone();
@@ -172,7 +178,7 @@ impl Pending<'_> {
 struct Count<'a> {
     served: &'a Served,
     arrival: std::time::Instant,
-    queued: Option<fermata_core::Span>,
+    queued: Option<Span>,
     outcome: Option<Outcome>,
 }
 
@@ -212,7 +218,7 @@ mod tests {
     use std::time::Instant;
 
     use bytes::Bytes;
-    use fermata_core::{Profile, Span};
+    use fermata_core::Profile;
     use fermata_dispatch::{ModelSpec, Policy};
     use fermata_engine::{DataType, Emulated, Model, TensorSpec};
 

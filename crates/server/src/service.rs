@@ -205,8 +205,11 @@ impl Service {
             }
             Err(error) => {
                 tracing::error!(model = name, %error, "cannot be loaded");
-                if !before {
+                let known = self.repository.survey().is_ok_and(|all| all.contains_key(name));
+                if !before && known {
                     self.set_state(name, State::Failed(error.to_string()));
+                } else if !before {
+                    self.forget(name);
                 }
                 Err(InferError::Invalid(format!("model '{name}' cannot be loaded: {error}")))
             }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Time};
+use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, Dispatch, Event, ModelSpec};
 use fermata_engine::Session;
 
 use super::clock::Clock;
 use super::executor::{Batch, Ran, Work};
 use super::job::{Job, Refused};
+use super::margin::{Margin, Overruns};
 use crate::profiler::Corrector;
 use crate::recording::Recorder;
 use crate::timer_slack;
@@ -39,6 +40,11 @@ pub(super) enum Message {
     Stop,
 }
 
+/// How much sooner than its time a timer goes off; the dispatcher is told its time, not the clock's. A thread is
+/// never woken in time to the microsecond, and a batch that is held until its last moment would be late by as
+/// much: begun sooner, it is not.
+const EARLY: Span = Span(300_000);
+
 /// Every class of executor that a pool has: so far all are equal.
 const CLASS: ClassId = ClassId(0);
 
@@ -54,6 +60,12 @@ pub(super) struct Driver {
     models: Vec<Option<Model>>,
     running: usize,
     stopping: bool,
+    /// What the dispatcher was last told.
+    time: Time,
+    /// When each executor should be done with its batch.
+    planned: Vec<Time>,
+    overruns: Overruns,
+    margin: Arc<Margin>,
 }
 
 struct Model {
@@ -68,11 +80,15 @@ impl Driver {
         inbox: Receiver<Message>,
         hands: Vec<Sender<Work>>,
         recorder: Option<Recorder>,
+        margin: Arc<Margin>,
     ) -> Self {
         Self {
             dispatcher,
             clock,
             inbox,
+            planned: vec![Time::START; hands.len()],
+            overruns: Overruns::new(),
+            margin,
             hands,
             recorder,
             actions: Actions::default(),
@@ -80,6 +96,7 @@ impl Driver {
             models: Vec::new(),
             running: 0,
             stopping: false,
+            time: Time::START,
         }
     }
 
@@ -93,7 +110,7 @@ impl Driver {
             self.handle(Event::Join { executor, class: CLASS });
         }
         loop {
-            let wakeup = self.dispatcher.next_wakeup();
+            let wakeup = self.dispatcher.next_wakeup() - EARLY;
             let received = match self.clock.instant(wakeup) {
                 Some(wakeup) => self.inbox.recv_deadline(wakeup),
                 None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -104,7 +121,9 @@ impl Driver {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             // Not only when nothing came: a stream of messages must not hold a timer up.
-            if self.dispatcher.next_wakeup() <= self.clock.now() {
+            let due = self.dispatcher.next_wakeup();
+            if due - EARLY <= self.clock.now() {
+                self.time = self.time.max(due);
                 self.handle(Event::Wakeup);
             }
             if self.stopping && self.jobs.is_empty() && self.running == 0 {
@@ -122,6 +141,10 @@ impl Driver {
             }
             Message::Ran(ran) => {
                 self.running -= 1;
+                let overrun = self.clock.now() - self.planned[ran.executor.index()];
+                if let Some(overrun) = self.overruns.note(overrun) {
+                    self.margin.set(overrun);
+                }
                 self.handle(Event::Done { executor: ran.executor });
                 self.correct(&ran);
             }
@@ -158,7 +181,7 @@ impl Driver {
 
     /// Learns from a batch how fast the model is now.
     fn correct(&mut self, ran: &Ran) {
-        let now = self.clock.now();
+        let now = self.time;
         let Some(model) = &mut self.models[ran.model.index()] else { return };
         let Some(corrector) = &mut model.corrector else { return };
         if let Some(profile) = corrector.observe(now, ran.size, ran.took) {
@@ -174,7 +197,8 @@ impl Driver {
 
     /// The one place where the dispatcher is told something. `name` is that of a model that is added.
     fn handle_named(&mut self, event: Event, name: &str) {
-        let now = self.clock.now();
+        let now = self.clock.now().max(self.time);
+        self.time = now;
         if let Some(recorder) = &mut self.recorder {
             recorder.event(now, &event, name);
         }
@@ -197,7 +221,8 @@ impl Driver {
                 // A client that went away needs no answer.
                 let _ = job.reply.send(Err(Refused::Dropped(reason)));
             }
-            Action::Run { executor, model, first, size, .. } => {
+            Action::Run { executor, model, start, latency, first, size } => {
+                self.planned[executor.index()] = start + latency;
                 let jobs: Vec<Job> = actions
                     .batch(first, size)
                     .iter()

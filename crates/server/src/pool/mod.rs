@@ -8,6 +8,7 @@ mod driver;
 mod executor;
 mod gauges;
 mod job;
+mod margin;
 
 use std::io;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub(crate) use job::{Finished, Job, Refused};
 use crate::profiler::Corrector;
 use crate::recording::Recorder;
 use driver::{Driver, Message};
+use margin::Margin;
 
 /// What a pool is made of.
 #[derive(Debug)]
@@ -37,7 +39,7 @@ pub struct PoolConfig {
     pub executors: usize,
     /// How it decides.
     pub policy: Policy,
-    /// What comes off every deadline, for the way back to the client.
+    /// What comes off every deadline at least, for the way back to the client.
     pub margin: Span,
     /// Where its events are written.
     pub recorder: Option<Recorder>,
@@ -51,6 +53,7 @@ pub struct Pool {
     executors: usize,
     driver: Sender<Message>,
     gauges: Arc<Gauges>,
+    margin: Arc<Margin>,
     next_request: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -67,8 +70,9 @@ impl Pool {
             executor::start(&name, executor, receiver, sender.clone(), gauges.clone())?;
             hands.push(work);
         }
-        let network = Network { resp: margin, ..Network::default() };
-        let driver = Driver::new(policy.dispatcher(network), clock, inbox, hands, recorder);
+        let margin = Arc::new(Margin::new(margin));
+        let dispatcher = policy.dispatcher(Network::default());
+        let driver = Driver::new(dispatcher, clock, inbox, hands, recorder, margin.clone());
         let thread = driver.start(&name)?;
         Ok(Arc::new(Self {
             name,
@@ -76,6 +80,7 @@ impl Pool {
             executors,
             driver: sender,
             gauges,
+            margin,
             next_request: AtomicU64::new(0),
             thread: Mutex::new(Some(thread)),
         }))
@@ -89,6 +94,11 @@ impl Pool {
     /// The clock by which it decides.
     pub fn clock(&self) -> Clock {
         self.clock
+    }
+
+    /// How long before a deadline a batch should be done, for answers to be in time.
+    pub fn margin(&self) -> Span {
+        self.margin.get()
     }
 
     /// How many executors it has: a model needs as many sessions.

@@ -1,0 +1,92 @@
+//! How much later than planned answers are ready: learned, and taken off deadlines.
+//!
+//! A profile says how long a batch runs. That the executor was woken late, ran slower than usual or had to wait for a
+//! core shows only when it is done.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use fermata_core::Span;
+
+/// So many batches are remembered.
+const WINDOW: usize = 256;
+/// The margin covers this share of them: of a batch that is held to its last moment only the most urgent request is
+/// late when it overruns, so that this leaves much less than one request in a hundred late.
+const COVERED: f64 = 0.98;
+/// After how many batches the margin is worked out again.
+const PERIOD: usize = 32;
+
+/// Remembers by how much batches overran.
+#[derive(Debug)]
+pub(super) struct Overruns {
+    window: Vec<Span>,
+    at: usize,
+}
+
+impl Overruns {
+    pub(super) fn new() -> Self {
+        Self { window: Vec::with_capacity(WINDOW), at: 0 }
+    }
+
+    /// Notes one batch. From time to time it says what most of the last ones stayed below.
+    pub(super) fn note(&mut self, overrun: Span) -> Option<Span> {
+        if self.window.len() < WINDOW {
+            self.window.push(overrun);
+        } else {
+            self.window[self.at % WINDOW] = overrun;
+        }
+        self.at += 1;
+        if !self.at.is_multiple_of(PERIOD) {
+            return None;
+        }
+        let mut sorted = self.window.clone();
+        sorted.sort_unstable();
+        let rank = (COVERED * sorted.len() as f64).ceil() as usize;
+        Some(sorted[rank.clamp(1, sorted.len()) - 1])
+    }
+}
+
+/// What comes off every deadline: written by the driver, read by whoever sends a request.
+#[derive(Debug)]
+pub(super) struct Margin {
+    /// For what cannot be measured here: the way back to the client.
+    least: Span,
+    now: AtomicU64,
+}
+
+impl Margin {
+    pub(super) fn new(least: Span) -> Self {
+        Self { least, now: AtomicU64::new(least.0) }
+    }
+
+    pub(super) fn set(&self, overrun: Span) {
+        self.now.store((self.least + overrun).0, Relaxed);
+    }
+
+    pub(super) fn get(&self) -> Span {
+        Span(self.now.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_slow_batch_in_a_hundred_is_not_waited_for_and_many_are() {
+        let mut overruns = Overruns::new();
+        let mut told = Span::ZERO;
+        for batch in 0..512 {
+            let slow = batch % 100 == 99;
+            told = overruns.note(Span(if slow { 9000 } else { 10 })).unwrap_or(told);
+        }
+        assert_eq!(told, Span(10));
+        for _ in 0..64 {
+            told = overruns.note(Span(500)).unwrap_or(told);
+        }
+        assert!(told >= Span(500));
+        for _ in 0..512 {
+            told = overruns.note(Span::ZERO).unwrap_or(told);
+        }
+        assert_eq!(told, Span::ZERO, "what is over is forgotten");
+    }
+}
