@@ -222,7 +222,7 @@ impl Samples {
         let sum: u128 = runs.iter().map(|run| u128::from(run.0)).sum();
         let mean = Span((sum / runs.len() as u128) as u64);
         let tail = Span((self.median(size).0 as f64 * self.jitter(size)).round() as u64);
-        Latency { mean, tail: tail.max(mean), runs: runs.len() }
+        Latency { mean, median: self.median(size), tail: tail.max(mean), runs: runs.len() }
     }
 
     /// Every size up to the largest that was timed.
@@ -238,6 +238,7 @@ impl Samples {
             };
             table.extend((low + 1..high).map(|size| Latency {
                 mean: between(size, from.mean, to.mean),
+                median: between(size, from.median, to.median),
                 tail: between(size, from.tail, to.tail),
                 runs: 0,
             }));
@@ -249,9 +250,9 @@ impl Samples {
     /// A size behind the last that was timed, as if each request took as long as in the last.
     fn beyond(&self, size: usize) -> Latency {
         let (&last, _) = self.by_size.last_key_value().expect("the first size was timed");
-        let Latency { mean, tail, .. } = self.of(last);
+        let Latency { mean, median, tail, .. } = self.of(last);
         let scale = |span: Span| Span((span.0 as f64 * size as f64 / last as f64).round() as u64);
-        Latency { mean: scale(mean), tail: scale(tail), runs: 0 }
+        Latency { mean: scale(mean), median: scale(median), tail: scale(tail), runs: 0 }
     }
 }
 
