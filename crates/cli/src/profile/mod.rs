@@ -98,7 +98,10 @@ impl Bench {
                 let source = Source { file: file.clone(), threads: self.threads };
                 let model = engine.load(&source).map_err(refuse)?;
                 let (signature, slo, mut shapes) = match entry {
-                    Some(entry) => subject::resolve_file(entry, model.signature())?,
+                    Some(entry) => {
+                        let resolved = subject::resolve_file(entry, model.signature())?;
+                        (resolved.signature, resolved.slo, resolved.shapes)
+                    }
                     None => (model.signature().clone(), Span::MAX, BTreeMap::new()),
                 };
                 shapes.extend(self.shapes.clone());

@@ -1,6 +1,5 @@
 //! What is measured: every model of a repository, one folder, or one file.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -75,13 +74,9 @@ pub(super) fn find(
     Ok(scan.into_values().flat_map(subjects).collect())
 }
 
-/// The signature to measure, the objective, and the shapes of the settings.
-pub(super) fn resolve_file(
-    entry: &ModelEntry,
-    file: &Signature,
-) -> Result<(Signature, Span, BTreeMap<String, Vec<i64>>), InputError> {
-    let resolved = resolve(entry, Some(file)).map_err(broken)?;
-    Ok((resolved.signature, resolved.slo, resolved.shapes))
+/// What the model's files say together.
+pub(super) fn resolve_file(entry: &ModelEntry, file: &Signature) -> Result<Resolved, InputError> {
+    resolve(entry, Some(file)).map_err(broken)
 }
 
 /// A model's folder has versions or a configuration; one that has neither is emulated, and has nothing else.
