@@ -8,6 +8,7 @@ use fermata_dispatch::Policy;
 
 use crate::load::LoadArgs;
 use crate::models::ModelsArgs;
+use crate::profile::ProfileArgs;
 use crate::replay::ReplayArgs;
 use crate::serve::ServeArgs;
 
@@ -25,6 +26,7 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     Load(LoadArgs),
     Models(ModelsArgs),
+    Profile(ProfileArgs),
     Replay(ReplayArgs),
     Serve(ServeArgs),
     Sim(SimArgs),
@@ -32,6 +34,7 @@ pub(crate) enum Command {
 
 const EXAMPLES: &str = "Examples:
   fermata serve models --slo-ms 50                    serve a folder of ONNX models
+  fermata profile models                              how long their batches take
   fermata sim examples/resnet50.toml                  what happens to this load
   fermata sim examples/resnet50.toml --goodput        how much more it could be
   fermata sim --help                                  every option, with the file's keys

@@ -11,6 +11,7 @@ mod input;
 mod load;
 mod models;
 mod output;
+mod profile;
 mod replay;
 mod serve;
 mod sim;
@@ -36,6 +37,7 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Load(args) => load::run(args),
         Command::Models(args) => models::run(args),
+        Command::Profile(args) => profile::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Sim(args) => sim::run(args),

@@ -79,6 +79,7 @@ enum StopWord {
 #[serde(deny_unknown_fields)]
 struct Row {
     mean_ms: f64,
+    median_ms: f64,
     tail_ms: f64,
     runs: usize,
 }
@@ -209,6 +210,7 @@ impl Document {
     fn of(key: &CacheKey, measured: &Measured) -> Self {
         let row = |latency: &Latency| Row {
             mean_ms: latency.mean.as_ms(),
+            median_ms: latency.median.as_ms(),
             tail_ms: latency.tail.as_ms(),
             runs: latency.runs,
         };
@@ -233,7 +235,12 @@ impl Document {
             sound.then(|| Span::from_ms(ms)).ok_or_else(|| format!("{ms} is no latency"))
         };
         let row = |row: &Row| {
-            Ok(Latency { mean: span(row.mean_ms)?, tail: span(row.tail_ms)?, runs: row.runs })
+            Ok(Latency {
+                mean: span(row.mean_ms)?,
+                median: span(row.median_ms)?,
+                tail: span(row.tail_ms)?,
+                runs: row.runs,
+            })
         };
         let batches = self.batches.iter().map(row).collect::<Result<Vec<_>, String>>()?;
         if batches.is_empty() {
@@ -310,8 +317,12 @@ mod tests {
     }
 
     fn measured() -> Measured {
-        let latency =
-            |ms| Latency { mean: Span::from_ms(ms), tail: Span::from_ms(1.1 * ms), runs: 10 };
+        let latency = |ms| Latency {
+            mean: Span::from_ms(ms),
+            median: Span::from_ms(ms),
+            tail: Span::from_ms(1.1 * ms),
+            runs: 10,
+        };
         let batches = vec![latency(1.0), latency(1.5), latency(2.0), latency(2.5)];
         Measured { batches, stop: Stop::MaxBatch, limit: Span::from_ms(25.0) }
     }
@@ -329,7 +340,7 @@ mod tests {
         assert!(file.starts_with(folder.path().join("1/.fermata")));
         assert!(file.file_name().unwrap().to_str().unwrap().starts_with("profile-onnxruntime-"));
         assert_eq!(load(&cache, &key("a")), Some(measured()));
-        assert_eq!(cache.load(&key("a"), Span::from_ms(2.0), 4).unwrap().max_batch(), 2);
+        assert_eq!(cache.load(&key("a"), Span::from_ms(2.0), 4).unwrap().max_batch(), 3);
         let failed = Measured { stop: Stop::Failed("reshape".to_owned()), ..measured() };
         cache.store(&key("a"), &failed).unwrap();
         assert_eq!(load(&cache, &key("a")), Some(failed));

@@ -20,6 +20,8 @@ const EACH_UP_TO: usize = 16;
 const RUNS_MAX: usize = 100;
 /// Fewer runs than this are no measurement, however long they take.
 const RUNS_MIN: usize = 2;
+/// Of so many runs the slowest tells nothing by itself.
+const FEW: usize = 10;
 /// Engines are slow the first time.
 const WARM_UPS: usize = 3;
 /// With what comes after it, a profile takes ten seconds.
@@ -214,7 +216,9 @@ impl Samples {
             .collect();
         ratios.sort_unstable_by(f64::total_cmp);
         let rank = (TAIL * ratios.len() as f64).ceil() as usize;
-        ratios[rank.clamp(1, ratios.len()) - 1].max(1.0)
+        // One outlier among a few runs is not one in a hundred.
+        let highest = if ratios.len() >= FEW { ratios.len() - 1 } else { ratios.len() };
+        ratios[rank.clamp(1, highest) - 1].max(1.0)
     }
 
     fn of(&self, size: usize) -> Latency {
@@ -222,7 +226,7 @@ impl Samples {
         let sum: u128 = runs.iter().map(|run| u128::from(run.0)).sum();
         let mean = Span((sum / runs.len() as u128) as u64);
         let tail = Span((self.median(size).0 as f64 * self.jitter(size)).round() as u64);
-        Latency { mean, tail: tail.max(mean), runs: runs.len() }
+        Latency { mean, median: self.median(size), tail: tail.max(mean), runs: runs.len() }
     }
 
     /// Every size up to the largest that was timed.
@@ -238,6 +242,7 @@ impl Samples {
             };
             table.extend((low + 1..high).map(|size| Latency {
                 mean: between(size, from.mean, to.mean),
+                median: between(size, from.median, to.median),
                 tail: between(size, from.tail, to.tail),
                 runs: 0,
             }));
@@ -249,9 +254,9 @@ impl Samples {
     /// A size behind the last that was timed, as if each request took as long as in the last.
     fn beyond(&self, size: usize) -> Latency {
         let (&last, _) = self.by_size.last_key_value().expect("the first size was timed");
-        let Latency { mean, tail, .. } = self.of(last);
+        let Latency { mean, median, tail, .. } = self.of(last);
         let scale = |span: Span| Span((span.0 as f64 * size as f64 / last as f64).round() as u64);
-        Latency { mean: scale(mean), tail: scale(tail), runs: 0 }
+        Latency { mean: scale(mean), median: scale(median), tail: scale(tail), runs: 0 }
     }
 }
 

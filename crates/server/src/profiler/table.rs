@@ -2,6 +2,9 @@
 
 use fermata_core::{Profile, Span};
 
+/// The share of the SLO that a request alone is planned to take at most, if it can be that fast.
+const ALONE_SHARE: f64 = 0.9;
+
 /// Latencies of batches of 1, 2, 3, ...
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
@@ -18,6 +21,8 @@ pub struct Measured {
 pub struct Latency {
     /// On average.
     pub mean: Span,
+    /// What half of them do not exceed: how fast the model is when nobody disturbs it.
+    pub median: Span,
     /// What 99 % of them do not exceed.
     pub tail: Span,
     /// How many were timed; zero where the latency was interpolated between sizes.
@@ -38,11 +43,18 @@ pub enum Stop {
 impl Measured {
     /// What the dispatcher plans with: the tail, not the mean. A batch that takes longer than planned makes all of
     /// its requests late, and those behind it; one that takes less only leaves its executor idle for that little.
+    ///
+    /// A model that is fast enough is never planned to be too slow: on a machine that was busy, the tail may be far
+    /// beyond the SLO, but were nothing run for that, nobody would find out how fast the model is.
     pub fn profile(&self) -> Profile {
+        let first = &self.batches[0];
+        let longest = (ALONE_SHARE * self.limit.0 as f64).max(first.median.0 as f64);
+        let scale = (longest / first.tail.0.max(1) as f64).min(1.0);
         // A clock that does not tick between two readings has seen no more than this.
-        let least = Span(1);
-        let tails = self.batches.iter().map(|latency| latency.tail.max(least));
-        Profile::from_table(tails).expect("there is at least one size, and none is zero")
+        let planned =
+            |latency: &Latency| Span((latency.tail.0 as f64 * scale).round() as u64).max(Span(1));
+        Profile::from_table(self.batches.iter().map(planned))
+            .expect("there is at least one size, and none is zero")
     }
 
     /// The largest batch.
@@ -70,12 +82,13 @@ impl Measured {
         Some(self)
     }
 
-    /// Leaves out the sizes whose tail is beyond the limit; never the first.
+    /// Leaves out the sizes whose median is beyond the limit; never the first. A tail beyond it may be the machine's
+    /// on that day: the size stays, and is used when executions turn out to be faster.
     pub(super) fn end_at(&mut self, limit: Span) {
         self.limit = limit;
         let fitting =
-            self.batches.iter().take_while(|latency| latency.tail <= limit).count().max(1);
-        if fitting < self.batches.len() || self.batches[fitting - 1].tail > limit {
+            self.batches.iter().take_while(|latency| latency.median <= limit).count().max(1);
+        if fitting < self.batches.len() || self.batches[fitting - 1].median > limit {
             self.stop = Stop::Limit;
         }
         self.batches.truncate(fitting);
@@ -87,8 +100,12 @@ mod tests {
     use super::*;
 
     fn measured(tails_ms: &[f64], stop: Stop, limit_ms: f64) -> Measured {
-        let latency =
-            |&ms: &f64| Latency { mean: Span::from_ms(ms), tail: Span::from_ms(ms), runs: 1 };
+        let latency = |&ms: &f64| Latency {
+            mean: Span::from_ms(ms),
+            median: Span::from_ms(ms),
+            tail: Span::from_ms(ms),
+            runs: 1,
+        };
         Measured {
             batches: tails_ms.iter().map(latency).collect(),
             stop,
@@ -117,5 +134,22 @@ mod tests {
 
         let failed = measured(&[1.0], Stop::Failed("no".to_owned()), 2.0);
         assert_eq!(failed.clone().within(ms(9.0), 9), Some(failed));
+    }
+
+    #[test]
+    fn a_busy_machine_does_not_make_a_fast_model_hopeless() {
+        let mut busy = measured(&[4.0, 8.0, 12.0], Stop::MaxBatch, 20.0);
+        for latency in &mut busy.batches {
+            latency.tail = latency.median * 10;
+        }
+        let profile = busy.profile();
+        assert_eq!(
+            (profile.latency(1), profile.latency(2)),
+            (Span::from_ms(18.0), Span::from_ms(36.0))
+        );
+        busy.limit = Span::from_ms(3.0);
+        assert_eq!(busy.profile().shortest(), Span::from_ms(4.0));
+        busy.limit = Span::from_ms(1000.0);
+        assert_eq!(busy.profile().shortest(), Span::from_ms(40.0));
     }
 }
