@@ -19,7 +19,7 @@ pub enum Control {
 
 /// Loads what should be there at the start.
 pub(crate) async fn load_first(service: &Arc<Service>, control: &Control) -> Survey {
-    let survey = survey(service);
+    let survey = survey(service).unwrap_or_default();
     let names: Vec<String> = match control {
         Control::Explicit(names) if !names.iter().any(|name| name == "*") => names.clone(),
         _ => survey.keys().cloned().collect(),
@@ -37,7 +37,9 @@ pub(crate) async fn follow(service: Arc<Service>, period: Duration, loaded: Surv
     let mut watch = Watch::new(loaded);
     loop {
         tokio::time::sleep(period).await;
-        let changes = watch.poll(survey(&service));
+        // A repository that cannot be read for a while is not an empty one.
+        let Some(survey) = survey(&service) else { continue };
+        let changes = watch.poll(survey);
         for name in changes.removed {
             tracing::info!(model = name, "its folder is gone");
             // It may never have been ready.
@@ -50,9 +52,7 @@ pub(crate) async fn follow(service: Arc<Service>, period: Duration, loaded: Surv
     }
 }
 
-fn survey(service: &Service) -> Survey {
-    service.repository().survey().unwrap_or_else(|error| {
-        tracing::error!(%error, "the repository cannot be read");
-        Survey::new()
-    })
+fn survey(service: &Service) -> Option<Survey> {
+    let survey = service.repository().survey();
+    survey.inspect_err(|error| tracing::error!(%error, "the repository cannot be read")).ok()
 }
