@@ -60,7 +60,7 @@ pub(super) fn read(file: &Path, changes: Changes<'_>) -> Result<SimFile, InputEr
     let scenario = Scenario {
         loads: models.iter().map(load).collect(),
         executors: vec![ClassId(0); changes.gpus.unwrap_or(pool.executors)],
-        network: Network { resp: pool.header.resp, ..Network::default() },
+        network: Network::default(),
         end: End::Requests(requests),
         seed: 1,
         noise: 0.0,
@@ -72,8 +72,8 @@ pub(super) fn read(file: &Path, changes: Changes<'_>) -> Result<SimFile, InputEr
 
 fn read_pools(file: &Path) -> Result<Vec<Pool>, InputError> {
     let wrong = |error: ReadError| refuse(file, error.to_string());
-    let open = File::open(file)
-        .map_err(|source| InputError::Read { file: file.to_owned(), source })?;
+    let open =
+        File::open(file).map_err(|source| InputError::Read { file: file.to_owned(), source })?;
     let mut pools: Vec<Pool> = Vec::new();
     for entry in Reader::new(BufReader::new(open)).map_err(wrong)? {
         match entry.map_err(wrong)? {
@@ -116,18 +116,15 @@ impl Pool {
     }
 }
 
-fn choose<'a>(
-    file: &Path,
-    pools: &'a [Pool],
-    name: Option<&str>,
-) -> Result<&'a Pool, InputError> {
+fn choose<'a>(file: &Path, pools: &'a [Pool], name: Option<&str>) -> Result<&'a Pool, InputError> {
     let chosen = match name {
         Some(name) => pools.iter().find(|pool| pool.header.name == name),
         None => pools.iter().max_by_key(|pool| pool.requests()),
     };
     chosen.ok_or_else(|| {
         let there: Vec<&str> = pools.iter().map(|pool| pool.header.name.as_str()).collect();
-        let reason = format!("has no pool '{}': it has {}", name.unwrap_or_default(), there.join(", "));
+        let reason =
+            format!("has no pool '{}': it has {}", name.unwrap_or_default(), there.join(", "));
         refuse(file, reason)
     })
 }
