@@ -13,7 +13,7 @@ import unittest
 import numpy as np
 
 from clients import GRPC, HTTP, refused
-from harness import PATIENCE_S, SMALL_MODELS, ServerCase, binary, eventually
+from harness import PATIENCE_S, REAL_MODELS, SMALL_MODELS, ServerCase, binary, eventually
 
 TENSORS = {"inputs": [("IN", "FP32", [4])], "outputs": [("OUT", "FP32", [4])]}
 
@@ -161,6 +161,22 @@ class IdleConnections(ServerCase):
             self.server.terminate()
             self.assertEqual(self.server.process.wait(PATIENCE_S), 0)
             self.assertLess(time.monotonic() - began, 20)
+
+
+class StopWhileLoading(ServerCase):
+    """A model that takes long to load does not hold up a server that is told to stop."""
+
+    ready = False
+
+    @classmethod
+    def make(cls, repository):
+        # Every batch size up to the objective is measured, which takes minutes.
+        repository.onnx("magika", REAL_MODELS / "magika.onnx", slo_ms=2000)
+
+    def test_a_server_leaves_though_a_model_is_being_loaded(self):
+        eventually(lambda: any("measuring" in line for line in self.server.log), "a model that is being measured")
+        self.server.terminate()
+        self.assertEqual(self.server.process.wait(PATIENCE_S), 0)
 
 
 class Recorded(ServerCase):
