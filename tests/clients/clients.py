@@ -59,9 +59,7 @@ HTTP_KINDS = (HTTP, HTTP_AIO)
 
 
 class Connection:
-    """A client whose coroutines are waited for. `called` has the methods that were used."""
-
-    called = {}
+    """A client whose coroutines are waited for."""
 
     def __init__(self, kind, address, **options):
         self.kind = kind
@@ -87,7 +85,6 @@ class Connection:
 
     def __getattr__(self, name):
         method = getattr(self.client, name)
-        Connection.called.setdefault(self.kind.name, set()).add(name)
 
         def call(*arguments, **options):
             return self.wait(method(*arguments, **options))

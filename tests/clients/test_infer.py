@@ -4,7 +4,7 @@ import unittest
 
 import numpy as np
 
-from clients import GRPC, HTTP, HTTP_KINDS, Connection, InferenceServerException, array_of, each_client, refused, samples
+from clients import GRPC, HTTP, HTTP_KINDS, InferenceServerException, array_of, each_client, refused, samples
 from harness import REAL_MODELS, SMALL_MODELS, ServerCase
 
 DATATYPES = [
@@ -51,8 +51,8 @@ class Infer(ServerCase):
         tensor = kind.input(tensors[0], array, datatype=datatype, binary=binary)
         wanted = kind.output(tensors[1], binary=binary)
         result = client.infer(model, [tensor], outputs=[wanted], **options)
-        self.assertEqual(result.get_response()["model_name"] if not kind.grpc else result.get_response().model_name,
-                         model)
+        response = result.get_response()
+        self.assertEqual(response.model_name if kind.grpc else response["model_name"], model)
         np.testing.assert_array_equal(array_of(result, tensors[1]), array)
         return result
 
@@ -124,12 +124,12 @@ class Infer(ServerCase):
         result = client.infer("magika", [kind.input(given["name"], text, datatype="INT32")])
         scores = array_of(result, wanted)
         self.assertAlmostEqual(float(scores.sum()), 1, places=3)
-        name = client.json("get_model_metadata", "orientation")["inputs"][0]["name"]
-        result = client.infer("orientation", [kind.input(name, page, datatype="FP32")],
-                              outputs=[kind.output(client.json("get_model_metadata", "orientation")["outputs"][0]
-                                                   ["name"], classes=2)])
-        self.assertEqual(len(result.get_response()["outputs"] if not kind.grpc
-                             else result.get_response().outputs), 1)
+        metadata = client.json("get_model_metadata", "orientation")
+        given, wanted = metadata["inputs"][0]["name"], metadata["outputs"][0]["name"]
+        result = client.infer("orientation", [kind.input(given, page, datatype="FP32")],
+                              outputs=[kind.output(wanted, classes=2)])
+        first, second = array_of(result, wanted)[0]
+        self.assertGreaterEqual(float(first.split(b":")[0]), float(second.split(b":")[0]))
 
     @each_client()
     def test_classes_come_with_their_labels(self, client):
@@ -233,7 +233,6 @@ class Infer(ServerCase):
             length = headers.get("Inference-Header-Content-Length")
             result = module.parse_response_body(answer, header_length=None if length is None else int(length))
             np.testing.assert_array_equal(array_of(result, "OUT"), array)
-        Connection.called.setdefault("http", set()).update({"generate_request_body", "parse_response_body"})
 
 
 if __name__ == "__main__":
