@@ -92,7 +92,7 @@ impl ModelMachine {
             rules,
             has_news: false,
             pace: Pace::new(now),
-            company: Company::default(),
+            company: Company::new(now),
             there_until: Time::START,
             slo: spec.slo,
             network,
@@ -119,11 +119,12 @@ impl ModelMachine {
     /// A request came.
     #[inline]
     pub fn arrive(&mut self, now: Time, request: Request, signal: &Signal) -> Arrival {
+        let mut retune = false;
         if self.is_priced() {
             let until = if self.queue.is_empty() { self.there_until } else { now };
-            self.company.note(now, self.pace.last(), until);
+            retune = self.company.note(now, self.pace.last(), until, self.pace.rate());
         }
-        if self.pace.arrive(now, !self.is_priced()) {
+        if self.pace.arrive(now, !self.is_priced()) || retune {
             self.retune(signal);
         }
         if self.is_hopeless(now, &request) {

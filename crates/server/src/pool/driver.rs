@@ -40,10 +40,11 @@ pub(super) enum Message {
     Stop,
 }
 
-/// How much sooner than its time a timer goes off; the dispatcher is told its time, not the clock's. A thread is
-/// never woken in time to the microsecond, and a batch that is held until its last moment would be late by as
-/// much: begun sooner, it is not.
-const EARLY: Span = Span(300_000);
+/// How much sooner than its time a timer goes off, at least and at most; between them decides how late the thread has
+/// been woken of late. The dispatcher is told the timer's time, not the clock's. A thread is never woken in time to the
+/// microsecond, and a batch that is held until its last moment would be late by as much: begun sooner, it is not.
+const EARLY_MIN: Span = Span(200_000);
+const EARLY_MAX: Span = Span(5_000_000);
 
 /// Every class of executor that a pool has: so far all are equal.
 const CLASS: ClassId = ClassId(0);
@@ -66,6 +67,9 @@ pub(super) struct Driver {
     planned: Vec<Time>,
     overruns: Overruns,
     margin: Arc<Margin>,
+    wakeups: Overruns,
+    /// How much sooner than its time a timer goes off.
+    early: Span,
 }
 
 struct Model {
@@ -89,6 +93,8 @@ impl Driver {
             planned: vec![Time::START; hands.len()],
             overruns: Overruns::new(),
             margin,
+            wakeups: Overruns::new(),
+            early: EARLY_MIN,
             hands,
             recorder,
             actions: Actions::default(),
@@ -110,25 +116,32 @@ impl Driver {
             self.handle(Event::Join { executor, class: CLASS });
         }
         loop {
-            let wakeup = self.dispatcher.next_wakeup() - EARLY;
+            let wakeup = self.dispatcher.next_wakeup() - self.early;
             let received = match self.clock.instant(wakeup) {
                 Some(wakeup) => self.inbox.recv_deadline(wakeup),
                 None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match received {
                 Ok(message) => self.receive(message),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => self.note_wakeup(wakeup),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             // Not only when nothing came: a stream of messages must not hold a timer up.
             let due = self.dispatcher.next_wakeup();
-            if due - EARLY <= self.clock.now() {
+            if due - self.early <= self.clock.now() {
                 self.time = self.time.max(due);
                 self.handle(Event::Wakeup);
             }
             if self.stopping && self.jobs.is_empty() && self.running == 0 {
                 return;
             }
+        }
+    }
+
+    /// Learns how punctually this thread is woken.
+    fn note_wakeup(&mut self, due: Time) {
+        if let Some(late) = self.wakeups.note(self.clock.now() - due) {
+            self.early = (EARLY_MIN + late).min(EARLY_MAX);
         }
     }
 
