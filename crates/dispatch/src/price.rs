@@ -32,6 +32,8 @@ pub struct Signal {
     pub hold: bool,
     /// Even with batches of one the executors would hardly have anything to do: there is nothing to save.
     pub idle: bool,
+    /// How late wakeups may come.
+    pub slack: Span,
     /// How long it takes on average until one of the executors is free.
     pub turn: Span,
     /// The mean share of recent requests lost, over models.
@@ -77,6 +79,11 @@ impl Market {
         self.update();
     }
 
+    /// Wakeups come late by as much as this.
+    pub fn set_slack(&mut self, slack: Span) {
+        self.signal.slack = slack;
+    }
+
     /// A model joined (`None` before) or left (`None` after) the market, or reports anew.
     pub fn report(&mut self, before: Option<Report>, after: Option<Report>) {
         self.models = self.models + usize::from(after.is_some()) - usize::from(before.is_some());
@@ -108,6 +115,7 @@ impl Market {
             price,
             hold: self.total.gain / total > price,
             idle: self.total.alone < IDLE_MAX * executors,
+            slack: self.signal.slack,
             turn: Span((self.latency_ns / executors) as u64),
             bad: self.total.bad / self.models.max(1) as f64,
             main_class: self.signal.main_class,

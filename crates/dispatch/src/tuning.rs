@@ -78,7 +78,8 @@ impl Tuning {
     /// nobody is expected to join any more.
     #[inline]
     pub(crate) fn ready(&self, frontrun: Time, latest: Time, pace: &Pace, signal: &Signal) -> Time {
-        frontrun.min(latest - signal.turn - self.advance).min(pace.last() + self.patience)
+        let end = frontrun.min(latest - signal.turn - self.advance);
+        (end - signal.slack).min(pace.last() + self.patience)
     }
 
     /// How urgent a candidate is that can start until `latest`.
