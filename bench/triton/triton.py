@@ -50,7 +50,7 @@ def settings():
     made["batch at most 12, delay 5000 us"] = dict(size=12, delay=5000)
     made["preferred 4 8 12, delay 5000 us"] = dict(preferred=[4, 8, 12], delay=5000)
     # A request that has waited for so long is refused: what is left of the SLO after the batch it joins.
-    for timeout in (6000, 8000, 10000, 12000):
+    for timeout in (6000, 10000, 13000, 16000):
         made[f"timeout {timeout} us"] = dict(timeout=timeout)
         made[f"timeout {timeout} us, batch at most 12"] = dict(timeout=timeout, size=12)
     return made

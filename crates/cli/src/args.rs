@@ -140,7 +140,24 @@ Examples:
 #[command(after_help = sim_help())]
 pub(crate) struct SimArgs {
     /// The load and the pool, as TOML (see below).
-    pub(crate) file: PathBuf,
+    #[arg(required_unless_present = "recording", conflicts_with = "recording")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// In place of a file: the requests that a server was asked, from `fermata serve --record`.
+    #[arg(long, value_name = "FILE", env = "FERMATA_RECORDING")]
+    pub(crate) recording: Option<PathBuf>,
+
+    /// With --recording: which pool; the one with the most requests, if not given.
+    #[arg(long, value_name = "NAME", requires = "recording")]
+    pub(crate) pool: Option<String>,
+
+    /// With --recording: another objective for all models.
+    #[arg(long, value_name = "MS", requires = "recording")]
+    pub(crate) slo_ms: Option<f64>,
+
+    /// With --recording: another number of GPUs.
+    #[arg(long, value_name = "N", requires = "recording", value_parser = count())]
+    pub(crate) gpus: Option<u64>,
 
     /// The scheduling policy: several, or `all`, are compared side by side.
     #[arg(
@@ -217,6 +234,7 @@ Examples:
   fermata sim examples/resnet50.toml --policy fermata --policy deferred --policy eager
   fermata sim examples/zoo_a100.toml --goodput --policy all
   fermata sim examples/bursty.toml --min-gpus --json | jq .min_gpus
+  fermata sim --recording run.txt --policy deferred --gpus 4
   FERMATA_SEED=7 fermata sim examples/faults.toml --plot faults.svg"
     )
 }

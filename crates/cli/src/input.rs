@@ -9,6 +9,8 @@ use crate::client;
 /// A day: longer runs are slips of the keyboard.
 pub(crate) const SECONDS_MAX: f64 = 86_400.0;
 
+use fermata_core::Span;
+
 /// Input that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InputError {
@@ -30,6 +32,14 @@ pub(crate) enum InputError {
     /// A file that is not TOML.
     #[error("{}: line {line}: {reason}", file.display())]
     Syntax { file: PathBuf, line: usize, reason: String },
+}
+
+/// The latency objective of `--slo-ms`.
+pub(crate) fn objective(ms: f64) -> Result<Span, InputError> {
+    if ms.is_finite() && ms > 0.0 && ms < 1e12 {
+        return Ok(Span::from_ms(ms));
+    }
+    Err(InputError::Argument { name: "--slo-ms", reason: format!("{ms} is not a time above 0") })
 }
 
 fn place_of(place: &Option<String>) -> String {

@@ -154,8 +154,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let clock = Clock::start();
     let mut pool = |name: &str, executors| {
         let policy = config.policy;
-        let recorder =
-            recording.as_mut().map(|recording| recording.pool(name, policy, config.margin));
+        let recorder = recording.as_mut().map(|recording| recording.pool(name, policy));
         let name = name.to_owned();
         let config = PoolConfig { name, executors, policy, margin: config.margin, recorder };
         Pool::start(config, clock).map_err(ServeError::Thread)

@@ -150,7 +150,7 @@ impl Bench<'_> {
 
     fn lab_with(&self, full: Effort) -> Lab<'_> {
         let effort = match (self.args.requests, self.args.quick) {
-            (Some(requests), _) => Effort { requests, seconds: 0.0 },
+            (Some(requests), _) => Effort { requests, seconds: 0.0, precision: 0.005 },
             (None, true) => Effort::QUICK,
             (None, false) => full,
         };

@@ -24,8 +24,9 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
         false => String::new(),
     };
     section.say(format!(
-        "Goodputs from runs of at least {} requests{seconds}, searched to 0.5 %.",
-        grouped(effort.requests as f64, 0)
+        "Goodputs from runs of at least {} requests{seconds}, searched to {:.1} %.",
+        grouped(effort.requests as f64, 0),
+        100.0 * effort.precision
     ));
     section.say(goodputs(&lab));
 

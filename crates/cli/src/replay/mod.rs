@@ -107,8 +107,7 @@ fn replay(file: &Path) -> anyhow::Result<Report> {
         let line = reader.line();
         let difference = match entry.map_err(refuse)? {
             Entry::Pool(header) => {
-                let network = Network { resp: header.resp, ..Network::default() };
-                dispatchers.push(header.policy.dispatcher(network));
+                dispatchers.push(header.policy.dispatcher(Network::default()));
                 report.pools += 1;
                 None
             }

@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use args::Mode;
 pub(crate) use args::ServeArgs;
 
-use crate::input::InputError;
+use crate::input::{InputError, objective};
 
 /// Serves until it is told to stop.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 
 fn configure(args: &ServeArgs) -> anyhow::Result<Config> {
     let policy = check_policy(&args.policy)?;
-    let slo = args.slo_ms.map(check_slo).transpose()?;
+    let slo = args.slo_ms.map(objective).transpose()?;
     let log = log::start(&args.log, args.log_json)?;
     let cpu_executors = args.cpu_executors as usize;
     let cores = available_parallelism().map_or(1, usize::from);
@@ -93,13 +93,6 @@ fn check_policy(text: &str) -> Result<Policy, InputError> {
             "'{text}' can be simulated, but not served with: choose fermata, deferred, eager or timeout:..."
         ))),
     }
-}
-
-fn check_slo(ms: f64) -> Result<Span, InputError> {
-    if ms.is_finite() && ms > 0.0 && ms < 1e12 {
-        return Ok(Span::from_ms(ms));
-    }
-    Err(InputError::Argument { name: "--slo-ms", reason: format!("{ms} is not a time above 0") })
 }
 
 /// Ends at the first SIGTERM or Ctrl-C; a second one ends the process at once.

@@ -4,6 +4,7 @@ mod fault;
 mod file;
 mod picture;
 mod progress;
+mod recording;
 mod report;
 mod table;
 mod watch;
@@ -28,7 +29,8 @@ use watch::{Tape, Watch};
 pub(crate) fn run(args: &SimArgs) -> anyhow::Result<()> {
     let policies = choose_policies(&args.policy)?;
     check_arguments(args, &policies)?;
-    let SimFile { mut scenario, names } = SimFile::read(&args.file)?;
+    let source = source(args);
+    let SimFile { mut scenario, names } = read(args)?;
     scenario.seed = args.seed;
     let question = Question::of(args, &scenario)?;
 
@@ -39,15 +41,27 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<()> {
     });
     progress.finish();
     let answers = answers.into_iter().collect::<Result<Vec<Answer>, Unbounded>>();
-    let answers = answers.map_err(|Unbounded| too_short(&args.file, scenario.end))?;
+    let answers = answers.map_err(|Unbounded| too_short(source, scenario.end))?;
 
     let report = |answer: &Answer| Report::new(answer, &names);
     let reports: Vec<Report> = answers.iter().map(report).collect();
-    let text = if args.json { report::json(&reports)? } else { table::text(&args.file, &reports) };
+    let text = if args.json { report::json(&reports)? } else { table::text(source, &reports) };
     if let (Some(out), [answer], [report]) = (&args.plot, &answers[..], &reports[..]) {
-        output::write_file(out, &picture::draw(&args.file, answer, report, &names))?;
+        output::write_file(out, &picture::draw(source, answer, report, &names))?;
     }
     output::print(&text)
+}
+
+/// Where the load is from.
+fn source(args: &SimArgs) -> &Path {
+    args.file.as_deref().or(args.recording.as_deref()).expect("one of them must be given")
+}
+
+fn read(args: &SimArgs) -> Result<SimFile, InputError> {
+    let Some(recording) = &args.recording else { return SimFile::read(source(args)) };
+    let slo = args.slo_ms.map(crate::input::objective).transpose()?;
+    let gpus = args.gpus.map(|gpus| gpus as usize);
+    recording::read(recording, recording::Changes { pool: args.pool.as_deref(), slo, gpus })
 }
 
 /// A policy under the name by which it was asked for.
@@ -84,7 +98,7 @@ fn check_arguments(args: &SimArgs, policies: &[NamedPolicy]) -> Result<(), Input
     if args.plot.is_some() && policies.len() > 1 {
         return refuse("--plot", "draws one policy, and several were given");
     }
-    if args.plot.as_ref() == Some(&args.file) {
+    if args.plot.as_deref() == Some(source(args)) {
         return refuse("--plot", "would overwrite the file that describes the run");
     }
     args.plot.as_deref().map_or(Ok(()), |out| output::check_writable("--plot", out))

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! fermata recording 1
-//! pool 0 cpu fermata 200000
+//! pool 0 cpu fermata
 //! 0 1200 join x0 c0
 //! 0 2400 add m0 25000000 6125000,7178000 resnet50
 //! 0 5000 arrive m0 r0 25005000

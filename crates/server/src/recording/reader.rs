@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 use std::str::FromStr;
 
-use fermata_core::{Span, Time};
+use fermata_core::Time;
 use fermata_dispatch::{Event, Policy};
 
 /// A pool, as the recording's head describes it.
@@ -15,8 +15,6 @@ pub struct Header {
     pub name: String,
     /// How it decided.
     pub policy: Policy,
-    /// What came off every deadline.
-    pub resp: Span,
 }
 
 /// One line of a recording.
@@ -95,8 +93,7 @@ impl<R: BufRead> Reader<R> {
             return Ok(Entry::Action(words.to_owned()));
         }
         if let Some(words) = self.text.strip_prefix("pool ") {
-            let header =
-                read_header(words).ok_or("expected pool NUMBER NAME POLICY NANOSECONDS")?;
+            let header = read_header(words).ok_or("expected pool NUMBER NAME POLICY")?;
             if header.pool != self.pools {
                 return Err(format!("expected pool {}", self.pools));
             }
@@ -138,6 +135,5 @@ fn read_header(words: &str) -> Option<Header> {
     let pool = words.next()?.parse().ok()?;
     let name = words.next()?.to_owned();
     let policy = Policy::from_str(words.next()?).ok()?;
-    let resp = Span(words.next()?.parse().ok()?);
-    words.next().is_none().then_some(Header { pool, name, policy, resp })
+    words.next().is_none().then_some(Header { pool, name, policy })
 }

@@ -35,10 +35,10 @@ impl Recording {
     }
 
     /// The recorder of one more pool. A policy is written as the words that name it.
-    pub fn pool(&mut self, name: &str, policy: Policy, resp: Span) -> Recorder {
+    pub fn pool(&mut self, name: &str, policy: Policy) -> Recorder {
         let pool = self.pools;
         self.pools += 1;
-        let piece = format!("pool {pool} {name} {policy} {}\n", resp.0);
+        let piece = format!("pool {pool} {name} {policy}\n");
         Recorder { pool, pieces: self.pieces.clone(), piece, handed: Time::START }
     }
 

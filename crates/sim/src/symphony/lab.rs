@@ -16,15 +16,17 @@ pub struct Effort {
     pub requests: u64,
     /// At least so long, in simulated seconds, at the highest rate that can be hoped for.
     pub seconds: f64,
+    /// How exactly goodputs are searched for, as a share of them.
+    pub precision: f64,
 }
 
 impl Effort {
     /// For the numbers that are promised.
-    pub const THOROUGH: Self = Self { requests: 1_000_000, seconds: 60.0 };
+    pub const THOROUGH: Self = Self { requests: 1_000_000, seconds: 60.0, precision: 0.001 };
     /// For curves.
-    pub const USUAL: Self = Self { requests: 400_000, seconds: 10.0 };
+    pub const USUAL: Self = Self { requests: 400_000, seconds: 10.0, precision: 0.005 };
     /// For a look.
-    pub const QUICK: Self = Self { requests: 150_000, seconds: 3.0 };
+    pub const QUICK: Self = Self { requests: 150_000, seconds: 3.0, precision: 0.005 };
 
     /// Requests of a run on this pool.
     pub fn requests_on(&self, pool: &Pool) -> u64 {
@@ -97,7 +99,7 @@ impl Lab<'_> {
                 return 0.0;
             }
             let scenario = prepared[at].get_or_init(|| self.scenario(pools[at]));
-            let search = Search { guess: Some(scenario.rate()), ..Search::default() };
+            let search = Search { guess: Some(scenario.rate()), precision: self.effort.precision };
             goodput(scenario, policy, search)
         });
         found.chunks(contenders.len().max(1)).map(<[f64]>::to_vec).collect()
@@ -106,7 +108,7 @@ impl Lab<'_> {
     /// The goodput of each policy, with what happens at exactly that rate. `None`, where there is no goodput.
     pub fn at_goodput(&self, pool: &Pool, contenders: &[Contender]) -> Vec<Option<(f64, Stats)>> {
         let scenario = self.scenario(pool);
-        let search = Search { guess: Some(scenario.rate()), ..Search::default() };
+        let search = Search { guess: Some(scenario.rate()), precision: self.effort.precision };
         self.spread(contenders, |contender| {
             let rate = goodput(&scenario, contender.policy, search);
             (rate > 0.0 && rate.is_finite())
@@ -144,8 +146,12 @@ pub(super) mod tests {
     use crate::symphony::model::Model;
 
     /// As small as still says something.
-    pub(in super::super) const TINY: Lab<'static> =
-        Lab { effort: Effort { requests: 3_000, seconds: 0.0 }, seed: 1, threads: 1, meter: &() };
+    pub(in super::super) const TINY: Lab<'static> = Lab {
+        effort: Effort { requests: 3_000, seconds: 0.0, precision: 0.005 },
+        seed: 1,
+        threads: 1,
+        meter: &(),
+    };
 
     #[test]
     fn goodputs_are_below_the_bound_and_in_the_order_of_the_policies() {
@@ -163,11 +169,11 @@ pub(super) mod tests {
 
     #[test]
     fn runs_are_long_enough_by_count_and_by_time() {
-        let effort = Effort { requests: 1000, seconds: 2.0 };
+        let effort = Effort { requests: 1000, seconds: 2.0, precision: 0.005 };
         assert_eq!(effort.requests_on(&Pool::alike(&Model::resnet50(25.0), 1, 8)), 11678);
         assert_eq!(effort.requests_on(&Pool::alike(&Model::resnet50(20.0), 1, 1)), 1000);
         let wide = Pool::alike(&Model::resnet50(100.0), 20, 512);
-        let few = Effort { requests: 1, seconds: 0.0 };
+        let few = Effort { requests: 1, seconds: 0.0, precision: 0.005 };
         assert_eq!(few.requests_on(&wide), (0.5 * wide.bound()) as u64);
     }
 }

@@ -1,0 +1,98 @@
+"""docs/results/serving.md from the stored rows."""
+
+import json
+from statistics import median
+
+HEAD = """# Serving, measured
+
+What `python3 bench/serving/serving.py` found: `fermata serve` on loopback under `fermata load`, both on the same
+two cores, beside `fermata sim` for the same load and beside NVIDIA Triton 2.51 (the server of the PyPI wheel
+nvidia-pytriton 0.7.0, its python backend). Arrivals are Poisson and open loop; latencies count from the moment at
+which a request was due. *Goodput* is the highest rate at which 99 % of the requests are in time.
+"""
+
+
+def write(store, file):
+    parts = [HEAD]
+    for name, section in SECTIONS.items():
+        path = store / f"{name}.json"
+        if path.exists():
+            stored = json.loads(path.read_text())
+            parts.append(section(stored["result"]))
+            parts.append(f"`python3 bench/serving/serving.py --only {name}{' --quick' if stored['quick'] else ''}`, "
+                         f"commit {stored['commit']}, {stored['date']}, {stored['cores']} cores of {stored['cpu']}.\n")  # fmt: skip
+    file.write_text("\n".join(parts))
+
+
+def table(head, rows):
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
+
+
+def goodput(rows):
+    lines = [[f"{row['executors']} over {row['protocol']}", f"{row['simulated_rps']:,.0f}", f"{row['served_rps']:,.0f}",
+              f"{row['served_rps'] / row['simulated_rps']:.3f}", "0.95"] for row in rows]  # fmt: skip
+    return "## goodput: over the network against the simulator\n\nResNet50 emulated (1.053 b + 5.072 ms), SLO 25 ms.\n\n" + table(
+        ["executors", "simulated (requests/s)", "served", "served / simulated", "at least"], lines)  # fmt: skip
+
+
+def triton(result):
+    best = max(result["triton"], key=lambda each: each["goodput_rps"])
+    ratio = result["fermata_rps"] / best["goodput_rps"] if best["goodput_rps"] else float("inf")
+    lines = [["**fermata**, which has no setting", f"{result['fermata_rps']:,.0f}", f"{ratio:.2f} (at least 1.25)"]]
+    lines += [[f"Triton, {each['setting']}", f"{each['goodput_rps']:,.0f}", ""] for each in
+              sorted(result["triton"], key=lambda each: -each["goodput_rps"])]  # fmt: skip
+    return ("## triton: one executor, setting by setting\n\nThe same model; Triton's python backend sleeps for as long. "
+            "Fermata was measured before and after, and the lower one counts.\n\n"
+            + table(["server", "goodput (requests/s)", "against Triton's best"], lines))  # fmt: skip
+
+
+def identity(rows):
+    lines = []
+    for protocol in ("http", "grpc"):
+        turns = [row for row in rows if row["protocol"] == protocol]
+        middle = lambda who, key: median(row[who][key] for row in turns)  # noqa: E731
+        ratio = median(row["fermata"]["rps"] / row["triton"]["rps"] for row in turns)
+        lines.append([protocol, f"{middle('fermata', 'rps'):,.0f}", f"{middle('triton', 'rps'):,.0f}", f"{ratio:.1f}", "4",
+                      f"{middle('fermata', 'p99_ms'):.2f}", f"{middle('triton', 'p99_ms'):.2f}"])  # fmt: skip
+    return ("## identity: requests a second\n\nFP32[16], 32 connections with one request each in flight; medians of turns. "
+            "Fermata runs the ONNX model in ONNX Runtime, Triton a python model that returns its input.\n\n"
+            + table(["protocol", "fermata (requests/s)", "Triton", "ratio", "at least", "fermata P99 (ms)", "Triton P99 (ms)"], lines))  # fmt: skip
+
+
+def lone(rows):
+    lines = [[row["protocol"], f"{row['added_us']['p50']:.0f}", "150", f"{row['added_us']['p99']:.0f}", "500",
+              f"{row['lag_us']['p50']:.0f}"] for row in rows]  # fmt: skip
+    return ("## lone: what is added to a request that is alone\n\nAn emulated model that takes 1 ms, 25 requests a second. From the moment at which the "
+            "request was due to its answer, less the millisecond: the generator, loopback, the server and back.\n\n"
+            + table(["protocol", "median (us)", "at most", "P99 (us)", "at most", "of it the generator, median"], lines))  # fmt: skip
+
+
+def overload(result):
+    mib = 1 << 20
+    memory = result["memory"] or [result["memory_before"]]
+    lines = [
+        ["peak (requests/s)", f"{result['peak_rps']:,.0f}", ""],
+        ["offered", f"{result['offered_rps']:,.0f}", ""],
+        ["in time", f"{result['in_time_rps']:,.0f}", ""],
+        ["in time / peak", f"{result['in_time_rps'] / result['peak_rps']:.3f}", "0.97"],
+        ["unanswered or failed", f"{result['counts'].get('failed', 0):,}", "0"],
+        ["memory before, most, after (MiB)", f"{result['memory_before'] / mib:.0f}, {max(memory) / mib:.0f}, {result['memory_after'] / mib:.0f}", "flat"],
+    ]
+    return "## overload: three times the peak\n\nResNet50 emulated on 8 executors, over HTTP.\n\n" + table(["what", "measured", "at least"], lines)
+
+
+def cycles(result):
+    mib = 1 << 20
+    lines = [
+        ["cycles (load, reload another, reload, unload)", f"{result['cycles']:,} in {result['seconds']:.0f} s", ""],
+        ["requests meanwhile, by outcome", ", ".join(f"{name} {count:,}" for name, count in result["counts"].items()), "none failed"],
+        ["latency P99 (ms)", f"{result['latency_ms']['p99']:.1f}", ""],
+        ["memory before, halfway, after (MiB)", f"{result['memory_before'] / mib:.0f}, {result['memory_halfway'] / mib:.0f}, {result['memory_after'] / mib:.0f}", "back"],
+    ]
+    return ("## cycles: models come and go\n\nTwo models are asked 200 times a second each, one of which is reloaded in every cycle; "
+            "a third is loaded, reloaded and unloaded. All but one are ONNX models. 20 cycles before the first reading.\n\n"
+            + table(["what", "measured", "asked"], lines))  # fmt: skip
+
+
+SECTIONS = {"goodput": goodput, "triton": triton, "identity": identity, "lone": lone, "overload": overload, "cycles": cycles}
