@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep_until;
 
 pub(crate) use args::TopArgs;
 use figures::History;
@@ -37,7 +37,7 @@ const FIRST: Duration = Duration::from_secs(1);
 /// A server that is so busy that it does not answer within this is as good as not there.
 const PATIENCE: Duration = Duration::from_secs(5);
 const TEXT_WIDTH: usize = 140;
-const TEXT_MODELS: u64 = 20;
+const TEXT_MODELS: usize = 20;
 
 /// Runs the command.
 pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
@@ -85,6 +85,11 @@ impl Plan {
         })
     }
 
+    /// Whether there is time for so many looks.
+    fn goes_on(&self, looks: u32) -> bool {
+        self.over.is_some_and(|over| looks * self.every <= over)
+    }
+
     async fn body(&self) -> Result<Vec<u8>, CallError> {
         http::call(&self.target, "GET", "/status.json", "", PATIENCE).await
     }
@@ -116,37 +121,39 @@ impl Plan {
 /// Passes on what the server says.
 async fn json(plan: &Plan) -> anyhow::Result<()> {
     let started = Instant::now();
-    loop {
+    for look in 1.. {
         let refuse = |error| InputError::Argument { name: "URL", reason: plan.reason(&error) };
         let body = plan.body().await.map_err(refuse)?;
         output::print(&format!("{}\n", String::from_utf8_lossy(&body).trim_end()))?;
-        match plan.over {
-            Some(over) if started.elapsed() + plan.every <= over => sleep(plan.every).await,
-            _ => return Ok(()),
+        if !plan.goes_on(look) {
+            break;
         }
+        sleep_until((started + look * plan.every).into()).await;
     }
+    Ok(())
 }
 
 /// One text, or one every few seconds.
 async fn texts(plan: &Plan) -> anyhow::Result<()> {
-    let models = plan.models.unwrap_or(TEXT_MODELS as usize);
+    let models = plan.models.unwrap_or(TEXT_MODELS);
     let room = Room { width: TEXT_WIDTH, height: None, models };
+    let every = if plan.over.is_some() { plan.every } else { FIRST };
     let started = Instant::now();
     let mut history = History::default();
     history.push(started.elapsed(), plan.look().await?);
-    let mut wait = if plan.over.is_some() { plan.every } else { FIRST };
-    loop {
-        sleep(wait.min(plan.over.unwrap_or(wait))).await;
+    for look in 1.. {
+        let next = look * every;
+        sleep_until((started + plan.over.map_or(next, |over| next.min(over))).into()).await;
         history.push(started.elapsed(), plan.look().await?);
         let lines = plan.lines(&history, None, room);
         let text: String = lines.iter().map(|line| line.plain() + "\n").collect();
-        let more = plan.over.is_some_and(|over| started.elapsed() + plan.every <= over);
+        let more = plan.goes_on(look + 1);
         output::print(&if more { text + "\n" } else { text })?;
         if !more {
-            return Ok(());
+            break;
         }
-        wait = plan.every;
     }
+    Ok(())
 }
 
 /// On the terminal, until somebody leaves.

@@ -101,18 +101,20 @@ fn title(url: &str, status: &Status, figures: &Figures) -> Line {
         (false, false) => (Tone::Bad, "not ready"),
     };
     let over = match figures.over {
-        Some(over) => format!("of the last {:.0} s", over.as_secs_f64()),
+        Some(over) => {
+            let seconds = over.as_secs_f64();
+            format!("of the last {} s", grouped(seconds, usize::from(seconds < 0.95)))
+        }
         None => "since its start".to_owned(),
     };
     let version = in_one_line(&status.version);
+    let models = status.models.len();
+    let plural = if models == 1 { "" } else { "s" };
     Line(vec![
         (Tone::Strong, format!("Fermata {version}")),
         (Tone::Plain, format!(" at {url}: ")),
         (tone, state.to_owned()),
-        (
-            Tone::Faint,
-            format!(", up {}, {} models, {over}", span(status.uptime_s), status.models.len()),
-        ),
+        (Tone::Faint, format!(", up {}, {models} model{plural}, {over}", span(status.uptime_s))),
     ])
 }
 
