@@ -39,8 +39,8 @@ GOOD_TRIAL = 0.98
 LAG_US_MAX = 1000
 # Of the models that are really run: their objectives, requests a second, where the names of their classes go.
 REAL = {
-    "magika": (50, 20, "target_label"),
-    "orientation": (200, 2, "fetch_name_0"),
+    "magika": (50, 10, "target_label"),
+    "orientation": (200, 1, "fetch_name_0"),
 }
 TERMINAL = sys.stdout.isatty()
 
@@ -77,10 +77,11 @@ def run(children, seconds, rate):
     url = f"http://127.0.0.1:{ports[0]}"
     serve = [FERMATA, "serve", REPOSITORY.relative_to(ROOT), "--emulated-executors", EXECUTORS, "--cpu-threads", 1]
     serve += ["--address", "127.0.0.1"]
-    listen = ["--http-port", ports[0], "--grpc-port", ports[1], "--metrics-port", ports[2]]
+    if taken:
+        serve += ["--http-port", ports[0], "--grpc-port", ports[1], "--metrics-port", ports[2]]
 
     head(f"Serving {len(zoo)} emulated models on {EXECUTORS} emulated A100s, and {' and '.join(REAL)} on the CPU")
-    server = start(children, serve + listen, "server.log")
+    server = start(children, serve, "server.log")
     wait_until_ready(server, url, len(zoo) + len(REAL))
     say(f"  the status page is at {url}")
 
@@ -95,29 +96,35 @@ def run(children, seconds, rate):
     models = load_of(zoo, rate)
     say(f"  {rate:,.0f} requests/s to the emulated models, {sum(real[1] for real in REAL.values())} to the real ones")
     before = status(url)
-    command = [FERMATA, "load", url, *models, "--duration", f"{seconds}s", "--json", "--plot", OUT / "load.svg"]
+    command = [FERMATA, "load", url, *models, "--duration", f"{seconds:g}s", "--json", "--plot", OUT / "load.svg"]
     load = start(children, command, "load.log", OUT / "load.json")
     # The first second warms up, and is not counted.
     time.sleep(1)
-    top = [FERMATA, "top", url, "--for", f"{seconds}s"]
+    top = [FERMATA, "top", url, "--for", f"{seconds:g}s"]
     if not TERMINAL:
         say()
         top += ["--models", 8]
     # It reads keys, so it stays with the terminal, and a Ctrl-C reaches it too.
+    began = time.monotonic()
     start(children, top, session=False).wait()
-    if load.poll() is None:
-        load.wait(timeout=60 + seconds)
+    if time.monotonic() - began < seconds - 1:
+        # Somebody has seen enough: the load ends, and tells what there was.
+        load.send_signal(signal.SIGINT)
+    load.wait()
     if load.returncode != 0:
         raise SystemExit(f"demo: the load failed: {last_line('load.log')}")
     summary(json.loads((OUT / "load.json").read_text()), before, status(url))
 
     head("To go on")
-    shown = shell(serve)
-    say(f"  {shown}    # serves the same again; then, elsewhere:")
-    say(f"  {shell([FERMATA])} top                       # what it does, live; in a browser, http://localhost:8000")
-    say(f"  {shell([FERMATA])} load http://localhost:8000 ResNet50 --goodput --slo-ms 20")
-    say("  python3 examples/client.py http://localhost:8000 FILE ...")
-    say("  make demo DEMO_SECONDS=120    # a longer look; DEMO_KEEP=1 goes on serving")
+    fermata = shell([FERMATA])
+    for command, what in (
+        (shell(serve), f"serves the same again, with a page for browsers at {url}"),
+        (f"{fermata} top {url}", "what it does, live"),
+        (f"{fermata} load {url} ResNet50 --goodput --slo-ms 20", "how much of one model it can take"),
+        (f"python3 examples/client.py {url} FILE", "what a file is"),
+        ("make demo DEMO_SECONDS=120", "a longer look; DEMO_KEEP=1 goes on serving"),
+    ):
+        say(f"  {command}\n      {what}")
     if os.environ.get("DEMO_KEEP", "") not in ("", "0"):
         head(f"Serving at {url} until Ctrl-C")
         server.wait()
@@ -274,9 +281,11 @@ def summary(load, before, after):
     say(f"\n  all models: {(OUT / 'load.json').relative_to(ROOT)}; a picture of the run: {(OUT / 'load.svg').relative_to(ROOT)}")
 
 
-def mean(batches):
-    count = sum(sum(sizes.values()) for sizes in batches) if (batches := list(batches)) else 0
-    return sum(size * n for sizes in batches for size, n in sizes.items()) / count if count else 0.0
+def mean(models):
+    """The mean size of batches, of which each model has so many by size."""
+    batches = [batch for sizes in models for batch in sizes.items()]
+    count = sum(n for _, n in batches)
+    return sum(size * n for size, n in batches) / count if count else 0.0
 
 
 def start(children, command, log=None, out=None, session=True):
@@ -287,6 +296,8 @@ def start(children, command, log=None, out=None, session=True):
     child = subprocess.Popen(
         [str(part) for part in command],
         cwd=ROOT,
+        # What somebody has set for other runs is not meant for this one.
+        env={name: value for name, value in os.environ.items() if not name.startswith("FERMATA_")},
         stdin=None if not session else subprocess.DEVNULL,
         stdout=stdout,
         stderr=files[0],
