@@ -4,9 +4,10 @@ CARGO ?= cargo
 PYTHON ?= python3
 SEEDS ?= 20
 SEED ?= 1
-FERMATA ?= $(or $(CARGO_TARGET_DIR),target)/release/fermata
+BUILT = $(or $(CARGO_TARGET_DIR),target)
+FERMATA ?= $(BUILT)/release/fermata
 
-.PHONY: help setup test fmt lint unit sims benches deny demo demo-sim bench sim
+.PHONY: help setup test fmt lint unit clients sims benches deny demo demo-sim bench sim
 .DEFAULT_GOAL := help
 
 help: ## List these recipes
@@ -15,7 +16,7 @@ help: ## List these recipes
 setup: ## Fetch ONNX Runtime and the models of the tests into .fermata, once
 	@$(PYTHON) scripts/setup.py
 
-test: fmt lint unit sims benches deny ## Everything that must pass before a merge
+test: fmt lint unit clients sims benches deny ## Everything that must pass before a merge
 
 fmt: ## Is everything formatted?
 	$(CARGO) fmt --all --check
@@ -25,6 +26,16 @@ lint: ## Clippy, without a warning
 
 unit: setup ## Unit tests, text scenarios, properties, the reference, doc tests
 	$(CARGO) test --locked --workspace
+
+# Against the development build, unless FERMATA names another binary.
+clients: setup ## tritonclient's HTTP and gRPC clients, sync and asyncio, drive a server
+	@$(PYTHON) scripts/clients.py
+ifeq ($(origin FERMATA),file)
+	$(CARGO) build --locked -p fermata-cli
+	FERMATA=$(abspath $(BUILT)/debug/fermata) .fermata/venv/bin/python -m unittest discover -s tests/clients
+else
+	FERMATA=$(abspath $(FERMATA)) .fermata/venv/bin/python -m unittest discover -s tests/clients
+endif
 
 sims: ## Simulations of SEEDS random options, optimised, with all assertions
 	FERMATA_SEEDS=$(SEEDS) $(CARGO) test --locked --profile sim -p fermata-sim --test seeds --test load

@@ -204,6 +204,7 @@ impl Dispatcher {
                 self.rank.leave(executor);
                 self.market.set_executors(self.rank.executors(), self.rank.main_class());
             }
+            Event::Late { by } => self.market.set_slack(by),
             Event::Profile { model, spec } => {
                 let machine = self.models.get_mut(model.index()).and_then(Option::as_mut);
                 if let Some(machine) = machine {

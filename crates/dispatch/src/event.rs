@@ -58,6 +58,12 @@ pub enum Event {
         /// Which executor.
         executor: ExecutorId,
     },
+    /// Wakeups come this much too late, now and then. Batches that are held become ready so much sooner, or they would
+    /// pass their latest moment.
+    Late {
+        /// By how much.
+        by: Span,
+    },
     /// A model turned out to be faster or slower than it was said to be. What waits for it stays, and is
     /// judged by this from now on; what runs is finished.
     Profile {

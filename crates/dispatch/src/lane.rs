@@ -131,7 +131,7 @@ impl Lane {
         let latest = self.due - self.reach.latency(size);
         let frontrun = self.due - self.reach.latency(size + 1);
         let (ready, urgency) = match view.rules.window {
-            Window::Deferred => (frontrun, latest),
+            Window::Deferred => (frontrun - view.signal.slack, latest),
             Window::Eager => (now, latest),
             Window::Timeout(timeout) => {
                 (view.waiting[self.skip()].arrival + timeout.of(*view.slo), latest)

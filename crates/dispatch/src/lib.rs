@@ -5,6 +5,7 @@
 //! [`Dispatch::handle`] and [`Dispatch::next_wakeup`].
 
 mod baseline;
+mod company;
 mod dispatcher;
 mod event;
 mod id_set;

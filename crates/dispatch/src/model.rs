@@ -5,6 +5,7 @@
 
 use fermata_core::{ClassId, Profile, Request, RequestId, Span, Time};
 
+use crate::company::Company;
 use crate::event::{ModelSpec, Network};
 use crate::lane::{Lane, View};
 use crate::pace::Pace;
@@ -32,6 +33,9 @@ pub struct ModelMachine {
     /// Whether there is anything new for the market.
     has_news: bool,
     pace: Pace,
+    company: Company,
+    /// Until when those who were sent off count as being there.
+    there_until: Time,
     slo: Span,
     network: Network,
     tuning: Tuning,
@@ -88,6 +92,8 @@ impl ModelMachine {
             rules,
             has_news: false,
             pace: Pace::new(now),
+            company: Company::new(now),
+            there_until: Time::START,
             slo: spec.slo,
             network,
             tuning: Tuning::default(),
@@ -113,7 +119,12 @@ impl ModelMachine {
     /// A request came.
     #[inline]
     pub fn arrive(&mut self, now: Time, request: Request, signal: &Signal) -> Arrival {
-        if self.pace.arrive(now, !self.is_priced()) {
+        let mut retune = false;
+        if self.is_priced() {
+            let until = if self.queue.is_empty() { self.there_until } else { now };
+            retune = self.company.note(now, self.pace.last(), until, self.pace.rate());
+        }
+        if self.pace.arrive(now, !self.is_priced()) || retune {
             self.retune(signal);
         }
         if self.is_hopeless(now, &request) {
@@ -228,6 +239,9 @@ impl ModelMachine {
         }
         let start = (now + self.network.lead(size)).max(free_at);
         let latency = lane.profile.latency(size);
+        // Whoever comes in the first half of a run does not come because it has ended: profiles are often slower
+        // than what happens, but seldom twice as slow.
+        self.there_until = self.there_until.max(start + Span(latency.0 / 2));
         // What this batch gives up is lost, unless another class's candidate still counts on it.
         let others = self.lanes.iter().filter(|lane| lane.class != class);
         let lost = others.map(Lane::skip).min().unwrap_or(skip).min(skip);
@@ -312,7 +326,8 @@ impl ModelMachine {
             lane.target = batch as usize;
             if priced && at == main.unwrap_or(0) {
                 let slack = budget - lane.reach.shortest();
-                self.tuning.retune(&self.pace, &lane.profile, batch, slack, signal);
+                let company = self.company.ends_after(self.pace.rate());
+                self.tuning.retune(&self.pace, company, &lane.profile, batch, slack, signal);
                 self.has_news = true;
             }
         }

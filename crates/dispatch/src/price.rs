@@ -11,6 +11,8 @@ use fermata_core::{ClassId, Span};
 pub struct Report {
     /// The executors that it needs at its present rate with well-filled batches.
     pub load: f64,
+    /// The executors that it needs with batches of one.
+    pub alone: f64,
     /// Its load, times the executor time that holding an idle executor saves per moment held.
     pub gain: f64,
     /// Its load, times the squared coefficient of variation of the time between its batches.
@@ -28,6 +30,10 @@ pub struct Signal {
     pub price: f64,
     /// On the average of the pool's load, holding saves more executor time than it costs.
     pub hold: bool,
+    /// Even with batches of one the executors would hardly have anything to do: there is nothing to save.
+    pub idle: bool,
+    /// How late wakeups may come.
+    pub slack: Span,
     /// How long it takes on average until one of the executors is free.
     pub turn: Span,
     /// The mean share of recent requests lost, over models.
@@ -43,6 +49,9 @@ const LATENCY_WEIGHT: f64 = 0.01;
 const DEVIATIONS: f64 = 1.1;
 /// The moments of an executor's idleness, about, at which all others may turn out to be busy.
 const LOOKS: f64 = 4.0;
+/// A pool that is less busy than this with batches of one need not save. In time that executors are busy, a fuller batch
+/// could gain no more than this.
+const IDLE_MAX: f64 = 0.04;
 /// Batches are not taken to come more regularly than this.
 const VARIATION_MIN: f64 = 0.001;
 
@@ -70,11 +79,17 @@ impl Market {
         self.update();
     }
 
+    /// Wakeups come late by as much as this.
+    pub fn set_slack(&mut self, slack: Span) {
+        self.signal.slack = slack;
+    }
+
     /// A model joined (`None` before) or left (`None` after) the market, or reports anew.
     pub fn report(&mut self, before: Option<Report>, after: Option<Report>) {
         self.models = self.models + usize::from(after.is_some()) - usize::from(before.is_some());
         let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
         self.total.load += after.load - before.load;
+        self.total.alone += after.alone - before.alone;
         self.total.gain += after.gain - before.gain;
         self.total.variation += after.variation - before.variation;
         self.total.bad += after.bad - before.bad;
@@ -99,6 +114,8 @@ impl Market {
             load,
             price,
             hold: self.total.gain / total > price,
+            idle: self.total.alone < IDLE_MAX * executors,
+            slack: self.signal.slack,
             turn: Span((self.latency_ns / executors) as u64),
             bad: self.total.bad / self.models.max(1) as f64,
             main_class: self.signal.main_class,
@@ -144,7 +161,13 @@ mod tests {
 
     #[test]
     fn reports_add_up_and_leave_nothing_behind() {
-        let report = |load| Report { load, gain: load * 0.5, variation: load * 0.2, bad: 0.01 };
+        let report = |load| Report {
+            load,
+            alone: 2.0 * load,
+            gain: load * 0.5,
+            variation: load * 0.2,
+            bad: 0.01,
+        };
         let mut market = Market::default();
         market.set_executors(4, ClassId(0));
         market.report(None, Some(report(1.0)));

@@ -45,10 +45,11 @@ impl Tuning {
     }
 
     /// Derives load and patience anew, at the `batch` of a staggered execution. A lone request can wait for
-    /// `slack`.
+    /// `slack`; nobody joins it later than `company` after the last.
     pub(crate) fn retune(
         &mut self,
         pace: &Pace,
+        company: Span,
         profile: &Profile,
         batch: f64,
         slack: Span,
@@ -58,17 +59,18 @@ impl Tuning {
         let saving = (cost - marginal).max(0.0);
         let load = pace.rate() * cost;
         self.report.load = load;
+        self.report.alone = pace.rate() * profile.shortest().0 as f64;
         self.report.gain = load * pace.rate() * saving;
         self.report.variation = load * pace.variation() / batch;
         let companions = pace.rate() * slack.0 as f64;
-        self.patience = if companions < COMPANIONS_MIN {
+        self.patience = if companions < COMPANIONS_MIN || signal.idle {
             Span::ZERO
         } else if signal.hold {
             // The whole pool holds: a model for which it does not pay would only take the executors
             // that the others count on.
-            Span::MAX
+            company
         } else {
-            pace.patience(saving, signal.price)
+            pace.patience(saving, signal.price).min(company)
         };
     }
 
@@ -76,7 +78,8 @@ impl Tuning {
     /// nobody is expected to join any more.
     #[inline]
     pub(crate) fn ready(&self, frontrun: Time, latest: Time, pace: &Pace, signal: &Signal) -> Time {
-        frontrun.min(latest - signal.turn - self.advance).min(pace.last() + self.patience)
+        let end = frontrun.min(latest - signal.turn - self.advance);
+        (end - signal.slack).min(pace.last() + self.patience)
     }
 
     /// How urgent a candidate is that can start until `latest`.

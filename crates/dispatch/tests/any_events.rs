@@ -149,7 +149,12 @@ impl World {
                 self.handle(Event::Join { executor: ExecutorId(executor), class });
             }
             // From now on wakeups come late, as on a busy machine.
-            Step::Late(ms) => self.late = Span::from_ms(f64::from(ms) / 5.0),
+            Step::Late(ms) => {
+                self.late = Span::from_ms(f64::from(ms) / 5.0);
+                if ms % 2 == 0 {
+                    self.handle(Event::Late { by: self.late });
+                }
+            }
             Step::Leave(executor) => {
                 let Some(state) = self.executors.get_mut(&executor) else { return };
                 if !std::mem::replace(&mut state.leaving, true) {

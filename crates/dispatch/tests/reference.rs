@@ -181,6 +181,7 @@ impl Reference {
                 }
                 self.models.remove(&model);
             }
+            Event::Late { .. } => unreachable!("the reference wakes in time"),
             Event::Wakeup => {}
         }
         self.drop_hopeless(now, out);

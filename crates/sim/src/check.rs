@@ -307,7 +307,7 @@ impl Observer for Checker {
                 self.models[model.index()] = None;
                 self.must_leave(|entry| entry.model == model);
             }
-            Event::Wakeup => {}
+            Event::Late { .. } | Event::Wakeup => {}
         }
     }
 

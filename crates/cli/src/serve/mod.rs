@@ -32,8 +32,10 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let result = runtime.block_on(async {
         let stop = stop_signal()?;
         anyhow::Ok(server::run(config, stop).await)
-    })?;
-    result.map_err(|error| match error {
+    });
+    // Not by dropping it, which waits for a model that is still being loaded.
+    runtime.shutdown_background();
+    result?.map_err(|error| match error {
         ServeError::Repository(_) => {
             InputError::Argument { name: "FOLDER", reason: error.to_string() }.into()
         }

@@ -74,7 +74,8 @@ impl<S: Strategy> Dispatch for Central<S> {
                 pool.executors.done(now, executor);
                 strategy.executor_changed(pool, executor);
             }
-            Event::Wakeup => {}
+            // They do not hold to the last moment.
+            Event::Late { .. } | Event::Wakeup => {}
             Event::AddModel { model, spec, .. } => {
                 pool.add(model, &spec);
                 strategy.add_model(pool, model);

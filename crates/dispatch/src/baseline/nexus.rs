@@ -427,7 +427,8 @@ impl Dispatch for Nexus {
                     self.serve(now, executor, actions);
                 }
             }
-            Event::Wakeup => {}
+            // It does not hold to the last moment.
+            Event::Late { .. } | Event::Wakeup => {}
             Event::AddModel { model, spec, gap } => {
                 self.add(model, &spec, gap);
                 if running {

@@ -40,10 +40,10 @@ pub(super) enum Message {
     Stop,
 }
 
-/// How much sooner than its time a timer goes off; the dispatcher is told its time, not the clock's. A thread is
-/// never woken in time to the microsecond, and a batch that is held until its last moment would be late by as
-/// much: begun sooner, it is not.
-const EARLY: Span = Span(300_000);
+/// How late the thread may be woken, at least and at most; between them decides how late it has been woken of late. A
+/// thread is never woken in time to the microsecond, and a batch that is held until its last moment would pass it.
+const LATE_MIN: Span = Span(200_000);
+const LATE_MAX: Span = Span(5_000_000);
 
 /// Every class of executor that a pool has: so far all are equal.
 const CLASS: ClassId = ClassId(0);
@@ -60,12 +60,11 @@ pub(super) struct Driver {
     models: Vec<Option<Model>>,
     running: usize,
     stopping: bool,
-    /// What the dispatcher was last told.
-    time: Time,
     /// When each executor should be done with its batch.
     planned: Vec<Time>,
     overruns: Overruns,
     margin: Arc<Margin>,
+    wakeups: Overruns,
 }
 
 struct Model {
@@ -89,6 +88,7 @@ impl Driver {
             planned: vec![Time::START; hands.len()],
             overruns: Overruns::new(),
             margin,
+            wakeups: Overruns::new(),
             hands,
             recorder,
             actions: Actions::default(),
@@ -96,7 +96,6 @@ impl Driver {
             models: Vec::new(),
             running: 0,
             stopping: false,
-            time: Time::START,
         }
     }
 
@@ -106,29 +105,35 @@ impl Driver {
 
     fn drive(&mut self) {
         timer_slack::shorten();
+        self.handle(Event::Late { by: LATE_MIN });
         for executor in (0..self.hands.len() as u32).map(ExecutorId) {
             self.handle(Event::Join { executor, class: CLASS });
         }
         loop {
-            let wakeup = self.dispatcher.next_wakeup() - EARLY;
+            let wakeup = self.dispatcher.next_wakeup();
             let received = match self.clock.instant(wakeup) {
                 Some(wakeup) => self.inbox.recv_deadline(wakeup),
                 None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match received {
                 Ok(message) => self.receive(message),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => self.note_wakeup(wakeup),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             // Not only when nothing came: a stream of messages must not hold a timer up.
-            let due = self.dispatcher.next_wakeup();
-            if due - EARLY <= self.clock.now() {
-                self.time = self.time.max(due);
+            if self.dispatcher.next_wakeup() <= self.clock.now() {
                 self.handle(Event::Wakeup);
             }
             if self.stopping && self.jobs.is_empty() && self.running == 0 {
                 return;
             }
+        }
+    }
+
+    /// Learns how punctually this thread is woken.
+    fn note_wakeup(&mut self, due: Time) {
+        if let Some(late) = self.wakeups.note(self.clock.now() - due) {
+            self.handle(Event::Late { by: (LATE_MIN + late).min(LATE_MAX) });
         }
     }
 
@@ -181,7 +186,7 @@ impl Driver {
 
     /// Learns from a batch how fast the model is now.
     fn correct(&mut self, ran: &Ran) {
-        let now = self.time;
+        let now = self.clock.now();
         let Some(model) = &mut self.models[ran.model.index()] else { return };
         let Some(corrector) = &mut model.corrector else { return };
         if let Some(profile) = corrector.observe(now, ran.size, ran.took) {
@@ -197,8 +202,7 @@ impl Driver {
 
     /// The one place where the dispatcher is told something. `name` is that of a model that is added.
     fn handle_named(&mut self, event: Event, name: &str) {
-        let now = self.clock.now().max(self.time);
-        self.time = now;
+        let now = self.clock.now();
         if let Some(recorder) = &mut self.recorder {
             recorder.event(now, &event, name);
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fermata_core::Span;
 
-/// So many batches are remembered.
+/// So many batches, or wakeups, are remembered.
 const WINDOW: usize = 256;
 /// The margin covers this share of them: of a batch that is held to its last moment only the most urgent request is
 /// late when it overruns, so that this leaves much less than one request in a hundred late.
@@ -15,7 +15,7 @@ const COVERED: f64 = 0.98;
 /// After how many batches the margin is worked out again.
 const PERIOD: usize = 32;
 
-/// Remembers by how much batches overran.
+/// Remembers by how much batches overran their plan, or wakeups their time.
 #[derive(Debug)]
 pub(super) struct Overruns {
     window: Vec<Span>,

@@ -23,6 +23,7 @@ pub(super) fn write_event(event: &Event, name: &str, out: &mut String) {
         Event::Done { executor } => write!(out, "done {executor}"),
         Event::Fail { executor } => write!(out, "fail {executor}"),
         Event::Join { executor, class } => write!(out, "join {executor} {class}"),
+        Event::Late { by } => write!(out, "late {}", by.0),
         Event::Leave { executor } => write!(out, "leave {executor}"),
         Event::Profile { model, spec } => {
             let _ = write!(out, "profile {model} ");
@@ -88,6 +89,7 @@ pub(super) fn read_event(text: &str) -> Result<(Event, Option<&str>), String> {
             executor: ExecutorId(words.id('x')? as u32),
             class: ClassId(words.id('c')? as u16),
         },
+        "late" => Event::Late { by: Span(words.number()?) },
         "leave" => Event::Leave { executor: ExecutorId(words.id('x')? as u32) },
         "profile" => Event::Profile { model: ModelId(words.id('m')? as u32), spec: words.spec()? },
         "remove" => Event::RemoveModel { model: ModelId(words.id('m')? as u32) },
@@ -178,6 +180,7 @@ mod tests {
             Event::Done { executor },
             Event::Fail { executor },
             Event::Join { executor, class: ClassId(0) },
+            Event::Late { by: Span(5) },
             Event::Leave { executor },
             Event::Profile { model, spec: spec() },
             Event::RemoveModel { model },

@@ -38,8 +38,9 @@ impl Recording {
     pub fn pool(&mut self, name: &str, policy: Policy) -> Recorder {
         let pool = self.pools;
         self.pools += 1;
-        let piece = format!("pool {pool} {name} {policy}\n");
-        Recorder { pool, pieces: self.pieces.clone(), piece, handed: Time::START }
+        // At once: heads must come in order, however long a pool has nothing to tell after its own.
+        let _ = self.pieces.send(format!("pool {pool} {name} {policy}\n"));
+        Recorder { pool, pieces: self.pieces.clone(), piece: String::new(), handed: Time::START }
     }
 
     /// Writes what is left, once all recorders are gone.

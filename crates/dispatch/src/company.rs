@@ -1,0 +1,135 @@
+//! Whether requests come while others of their model are still there.
+//!
+//! The gaps between requests do not tell: a client that asks again when it has been answered has a steady pace, and
+//! will never join the request that is held for it. So the gaps are told apart by how they ended: with a request that
+//! found others waiting or running, or only after all had left.
+
+use fermata_core::{Span, Time};
+
+/// One bucket an octave, from 2^10 ns (a microsecond) to 2^34 ns (17 s).
+const BUCKETS: usize = 24;
+const FIRST_OCTAVE: u32 = 10;
+/// The counts are halved after this time: whoever does not hold learns nothing new about long gaps, and should try
+/// again now and then.
+const HALF_LIFE: Span = Span(2_000_000_000);
+/// So many arrivals must have been expected before their absence says anything: by chance, none of eight come once in
+/// three thousand times.
+const EVIDENCE: f64 = 8.0;
+/// Fewer than this share of the expected arrivals is none. The bursts of table 1 (Gamma 0.1) leave a tenth
+/// behind them.
+const SHARE_MIN: f64 = 0.05;
+/// A gap in which so many arrivals were expected, and none came, is worth thinking about at once.
+const SURPRISE: f64 = 4.0;
+
+/// How gaps ended, by their length.
+#[derive(Clone, Debug)]
+pub(crate) struct Company {
+    halved: Time,
+    /// With a request that found others.
+    came: [u32; BUCKETS],
+    /// With the others gone, so long after the last arrival.
+    left: [u32; BUCKETS],
+}
+
+impl Company {
+    /// Nothing has come yet.
+    pub(crate) fn new(now: Time) -> Self {
+        Self { halved: now, came: [0; BUCKETS], left: [0; BUCKETS] }
+    }
+
+    /// A request came at `now`, the one before it at `last`; others were there until `until`. True, if it is a surprise
+    /// that it did not come while they were, at `rate` arrivals a nanosecond.
+    #[inline]
+    pub(crate) fn note(&mut self, now: Time, last: Time, until: Time, rate: f64) -> bool {
+        if now - self.halved > HALF_LIFE {
+            self.halved = now;
+            self.came.iter_mut().chain(&mut self.left).for_each(|count| *count /= 2);
+        }
+        if until >= now {
+            self.came[bucket((now - last).0)] += 1;
+            return false;
+        }
+        let there = (until - last).0;
+        self.left[bucket(there)] += 1;
+        there as f64 * rate > SURPRISE
+    }
+
+    /// How long after an arrival nobody joins any more, if requests come at `rate` a nanosecond on average: the
+    /// least age of a gap beyond which hardly any came, of those expected in the time that others were there.
+    pub(crate) fn ends_after(&self, rate: f64) -> Span {
+        let (mut end, mut others, mut came, mut exposed) = (Span::MAX, 0.0, 0.0, 0.0);
+        for at in (0..BUCKETS).rev() {
+            let (from, to) = (bucket_start(at), bucket_start(at + 1));
+            let here = f64::from(self.came[at]) + f64::from(self.left[at]);
+            exposed += (others + here / 2.0) * (to - from);
+            others += here;
+            came += f64::from(self.came[at]);
+            let expected = rate * exposed;
+            if expected >= EVIDENCE && came < SHARE_MIN * expected {
+                end = Span(from as u64);
+            }
+        }
+        end
+    }
+}
+
+#[inline]
+fn bucket(gap: u64) -> usize {
+    let octave = 63 - (gap | 1 << FIRST_OCTAVE).leading_zeros();
+    ((octave - FIRST_OCTAVE) as usize).min(BUCKETS - 1)
+}
+
+fn bucket_start(at: usize) -> f64 {
+    if at == 0 { 0.0 } else { (1u64 << (FIRST_OCTAVE as usize + at)) as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn one_who_asks_again_when_answered_has_no_company() {
+        let mut company = Company::new(Time::START);
+        for turn in 1..50u64 {
+            let last = Time(turn * 2 * MS);
+            // Answered after a millisecond, it asks again after two.
+            company.note(last + Span(2 * MS), last, last + Span(MS), 0.0);
+        }
+        assert_eq!(company.ends_after(1.0 / (2 * MS) as f64), Span::ZERO);
+    }
+
+    #[test]
+    fn four_who_ask_together_are_waited_for_and_no_fifth() {
+        let mut company = Company::new(Time::START);
+        let mut now = Time::START;
+        for _ in 0..30 {
+            for _ in 0..3 {
+                let last = now;
+                now = now + Span(100_000);
+                company.note(now, last, Time::NEVER, 0.0);
+            }
+            let last = now;
+            now = now + Span(20 * MS);
+            assert!(company.note(now, last, last + Span(15 * MS), 1.0 / MS as f64));
+        }
+        let end = company.ends_after(4.0 / (20.3 * MS as f64));
+        assert!((100_000..2 * MS).contains(&end.0), "{end}");
+    }
+
+    #[test]
+    fn those_who_come_whatever_happens_are_waited_for() {
+        let mut company = Company::new(Time::START);
+        let mut random = 1u64;
+        let mut now = Time::START;
+        for _ in 0..2000 {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let uniform = ((random >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+            let last = now;
+            now = now + Span((-uniform.ln() * MS as f64) as u64);
+            company.note(now, last, last + Span(2 * MS), 0.0);
+        }
+        assert!(company.ends_after(1.0 / MS as f64) > Span(MS));
+    }
+}
