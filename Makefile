@@ -7,11 +7,11 @@ SEED ?= 1
 BUILT = $(or $(CARGO_TARGET_DIR),target)
 FERMATA ?= $(BUILT)/release/fermata
 
-.PHONY: help setup test fmt lint unit clients sims benches deny demo bench sim
+.PHONY: help setup test fmt lint unit clients sims benches deny demo demo-sim bench sim
 .DEFAULT_GOAL := help
 
 help: ## List these recipes
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 10
 
 setup: ## Fetch ONNX Runtime and the models of the tests into .fermata, once
 	@$(PYTHON) scripts/setup.py
@@ -53,7 +53,11 @@ sim: ## One seed, with its options: make sim SEED=7
 bench: ## What a request costs, by number of models and executors
 	$(CARGO) bench --locked -p fermata-sim --bench dispatch
 
-demo: ## The example simulation, and its picture
+demo: setup ## Two real models and 64 emulated A100s: ask, load, look on (DEMO_SECONDS=15)
+	$(CARGO) build --locked --release -p fermata-cli
+	@FERMATA=$(FERMATA) $(PYTHON) scripts/demo.py
+
+demo-sim: ## The example simulation, and its picture
 	$(CARGO) build --locked --release -p fermata-cli
 	mkdir -p out
 	$(FERMATA) sim examples/resnet50.toml --plot out/resnet50.svg

@@ -31,7 +31,11 @@ WHEELS = {
     # What a file is, by its first and last bytes; batched, INT32 in.
     "magika": (
         "1.0.3",
-        {"magika/models/standard_v3_3/model.onnx": "models/magika.onnx"},
+        {
+            "magika/models/standard_v3_3/model.onnx": "models/magika.onnx",
+            # The names of its classes, among other things.
+            "magika/models/standard_v3_3/config.min.json": "models/magika.json",
+        },
         "Apache-2.0, (c) Google LLC",
     ),
     # Which way up a scanned page is; batched, a convolutional network.

@@ -11,6 +11,7 @@ use crate::models::ModelsArgs;
 use crate::profile::ProfileArgs;
 use crate::replay::ReplayArgs;
 use crate::serve::ServeArgs;
+use crate::top::TopArgs;
 
 /// Serves deep neural networks under latency objectives, holding each batch for exactly as long as its deadlines
 /// allow.
@@ -30,6 +31,7 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     Serve(ServeArgs),
     Sim(SimArgs),
+    Top(TopArgs),
 }
 
 const EXAMPLES: &str = "Examples:
@@ -41,6 +43,7 @@ const EXAMPLES: &str = "Examples:
   fermata load http://localhost:8000 resnet50 --rate 500 --slo-ms 25
                                                       what a server makes of this load
   fermata models http://localhost:8000                what a server has
+  fermata top http://localhost:8000                   what it does, live
   fermata bench symphony --quick                      the paper's experiments, roughly";
 
 /// Repeats published experiments and writes what comes out.

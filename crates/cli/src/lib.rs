@@ -16,6 +16,7 @@ mod replay;
 mod serve;
 mod sim;
 mod table;
+mod top;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,7 @@ pub fn main() -> ExitCode {
         Command::Replay(args) => replay::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Sim(args) => sim::run(args),
+        Command::Top(args) => top::run(args),
     };
     let Err(error) = result else { return ExitCode::SUCCESS };
     eprintln!("error: {error:#}");

@@ -7,7 +7,7 @@ use fermata_workload::{GapTable, Process, Recording};
 
 use super::args::LoadArgs;
 use crate::client::{Target, in_one_line};
-use crate::input::InputError;
+use crate::input::{InputError, SECONDS_MAX, duration};
 use crate::output;
 
 /// What is to be done.
@@ -63,7 +63,6 @@ pub(super) struct InputPlan {
 }
 
 const RATE_MAX: f64 = 1e6;
-const SECONDS_MAX: f64 = 86_400.0;
 /// Where a search begins if nobody says.
 const FIRST_RATE: f64 = 100.0;
 
@@ -292,43 +291,9 @@ fn milliseconds(name: &'static str, ms: f64) -> Result<Duration, InputError> {
     Err(refuse(name, format!("{ms:?} is not a number of milliseconds above 0, at most one day")))
 }
 
-/// `10s`, `500ms`, `2m`; a bare number is seconds.
-fn duration(name: &'static str, text: &str, zero: bool) -> Result<Duration, InputError> {
-    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-    let (number, unit) = units
-        .into_iter()
-        .find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, unit)))
-        .unwrap_or((text, 1.0));
-    match number.trim().parse::<f64>().map(|number| number * unit) {
-        Ok(seconds) if seconds <= SECONDS_MAX && (seconds > 0.0 || zero && seconds == 0.0) => {
-            Ok(Duration::from_secs_f64(seconds))
-        }
-        _ => Err(refuse(
-            name,
-            format!(
-                "'{}' is not a duration such as 10s, 500ms or 2m, at most one day",
-                in_one_line(text)
-            ),
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_have_units() {
-        for (text, ms) in
-            [("10s", 10_000), ("500ms", 500), ("2m", 120_000), ("0.5", 500), ("1h", 3_600_000)]
-        {
-            assert_eq!(duration("D", text, false).unwrap().as_millis(), ms, "{text}");
-        }
-        for text in ["", "s", "-1s", "0s", "nan", "inf", "25h", "1 day"] {
-            assert!(duration("D", text, false).is_err(), "{text}");
-        }
-        assert_eq!(duration("D", "0", true).unwrap(), Duration::ZERO);
-    }
 
     #[test]
     fn models_have_rates_and_objectives_of_their_own() {
