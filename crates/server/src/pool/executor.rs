@@ -92,10 +92,6 @@ impl State {
         let size = jobs.len();
         self.gauges.ran(self.executor, took);
         jobs[0].served.metrics.ran(size, took);
-        // The next batch is decided while this one is answered.
-        let ran = Ran { executor: self.executor, model, size, took };
-        // The driver outlives the executors, but for a panic, which ends the process.
-        let _ = self.driver.send(Message::Ran(ran));
         match outputs {
             Ok(outputs) => {
                 for (job, outputs) in jobs.into_iter().zip(outputs) {
@@ -112,5 +108,9 @@ impl State {
                 }
             }
         }
+        // Clients come first: what they wait for is ready, and the next batch is decided in microseconds.
+        let ran = Ran { executor: self.executor, model, size, took };
+        // The driver outlives the executors, but for a panic, which ends the process.
+        let _ = self.driver.send(Message::Ran(ran));
     }
 }

@@ -5,21 +5,23 @@ mod body;
 mod infer;
 mod refusal;
 mod request;
+mod shortcut;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
+use axum::{Router, ServiceExt};
 use prost::Message;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
 use self::refusal::{Refusal, error_response};
+use self::shortcut::Shortcut;
 use super::{Frontend, describe};
 use crate::inference::InferError;
 use crate::proto;
@@ -67,8 +69,9 @@ pub async fn serve(
             tracing::debug!(%error, "a connection waits before it sends");
         }
     });
-    let router = router(frontend).merge(others);
-    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(shutdown).await {
+    let router = router(frontend.clone()).merge(others);
+    let service = Shortcut { frontend, router }.into_make_service();
+    if let Err(error) = axum::serve(listener, service).with_graceful_shutdown(shutdown).await {
         tracing::error!(%error, "HTTP is no longer served");
     }
 }
