@@ -7,7 +7,7 @@ SEED ?= 1
 BUILT = $(or $(CARGO_TARGET_DIR),target)
 FERMATA ?= $(BUILT)/release/fermata
 
-.PHONY: help setup test fmt lint unit clients sims benches deny demo demo-sim bench sim
+.PHONY: help setup test fmt lint unit clients sims benches deny demo demo-sim bench bench-serving sim
 .DEFAULT_GOAL := help
 
 help: ## List these recipes
@@ -52,6 +52,10 @@ sim: ## One seed, with its options: make sim SEED=7
 
 bench: ## What a request costs, by number of models and executors
 	$(CARGO) bench --locked -p fermata-sim --bench dispatch
+
+bench-serving: setup ## The server against the simulator and against Triton: docs/results/serving.md (20 minutes)
+	$(CARGO) build --locked --release -p fermata-cli
+	$(PYTHON) bench/serving/serving.py --fermata $(abspath $(FERMATA))
 
 demo: setup ## Two real models and 64 emulated A100s: ask, load, look on (DEMO_SECONDS=15)
 	$(CARGO) build --locked --release -p fermata-cli

@@ -43,14 +43,14 @@ SLO_MS = 25
 def settings():
     """Triton's settings for resnet50 by name: queue delay, largest and preferred batch, queue timeout."""
     made = {"no batching": dict(dynamic=False)}
-    for delay in (0, 1000, 5000, 10000):
+    for delay in (0, 1000, 5000):
         made[f"delay {delay} us"] = dict(delay=delay)
-    for size in (8, 12, 16):
+    for size in (12, 16):
         made[f"batch at most {size}"] = dict(size=size)
     made["batch at most 12, delay 5000 us"] = dict(size=12, delay=5000)
     made["preferred 4 8 12, delay 5000 us"] = dict(preferred=[4, 8, 12], delay=5000)
     # A request that has waited for so long is refused: what is left of the SLO after the batch it joins.
-    for timeout in (6000, 10000, 13000, 16000):
+    for timeout in (10000, 13000, 16000):
         made[f"timeout {timeout} us"] = dict(timeout=timeout)
         made[f"timeout {timeout} us, batch at most 12"] = dict(timeout=timeout, size=12)
     return made

@@ -10,6 +10,9 @@ use fermata_core::{Span, Time};
 const WINDOW: Duration = Duration::from_secs(10);
 /// Below this share of lost requests nothing is missing: the objective allows one in a hundred.
 const BAD_MAX: f64 = 0.01;
+/// Where executors are less busy than this, requests are lost for other reasons than too few of them: deadlines that are
+/// too short, a machine that is too slow to send answers.
+const BUSY_MIN: f64 = 0.75;
 
 /// What to do about a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -71,7 +74,9 @@ fn advise(first: &Sample, last: &Sample, executors: usize) -> Advice {
     let all = good + lost;
     let bad = if all == 0 { 0.0 } else { lost as f64 / all as f64 };
     let pool = executors as f64;
-    let needed = if bad > BAD_MAX {
+    let needed = if bad > BAD_MAX && busy < BUSY_MIN {
+        pool
+    } else if bad > BAD_MAX {
         // N r / (1 - r) more; should nothing be in time, all that can be said is that it is too few.
         pool + (pool * bad / (1.0 - bad).max(0.01)).ceil()
     } else {
@@ -93,6 +98,11 @@ mod tests {
     #[test]
     fn a_third_lost_asks_for_half_as_many_more() {
         assert_eq!(after_ten_seconds(80.0, 2000, 1000).executors, 12);
+    }
+
+    #[test]
+    fn losses_of_idle_executors_are_not_mended_by_more_of_them() {
+        assert_eq!(after_ten_seconds(20.0, 2000, 1000).executors, 8);
     }
 
     #[test]

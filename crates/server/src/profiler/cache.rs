@@ -73,6 +73,7 @@ enum StopWord {
     Failed,
     Limit,
     MaxBatch,
+    Time,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -218,6 +219,7 @@ impl Document {
             Stop::Failed(reason) => (StopWord::Failed, Some(reason.clone())),
             Stop::Limit => (StopWord::Limit, None),
             Stop::MaxBatch => (StopWord::MaxBatch, None),
+            Stop::Time => (StopWord::Time, None),
         };
         Self {
             format: FORMAT,
@@ -250,6 +252,7 @@ impl Document {
             StopWord::Failed => Stop::Failed(self.failure.unwrap_or_default()),
             StopWord::Limit => Stop::Limit,
             StopWord::MaxBatch => Stop::MaxBatch,
+            StopWord::Time => Stop::Time,
         };
         Ok(Measured { batches, stop, limit: span(self.limit_ms)? })
     }

@@ -38,6 +38,8 @@ pub enum Stop {
     Limit,
     /// There is no larger batch.
     MaxBatch,
+    /// Measuring took as long as it may: a model that is so slow gains little from larger batches.
+    Time,
 }
 
 impl Measured {
@@ -67,7 +69,7 @@ impl Measured {
         let enough = match self.stop {
             Stop::Limit => self.limit >= limit || self.batches.len() >= max_batch,
             Stop::MaxBatch => self.batches.len() >= max_batch,
-            Stop::Failed(_) => true,
+            Stop::Failed(_) | Stop::Time => true,
         };
         if !enough {
             return None;
