@@ -20,7 +20,7 @@ pub(super) struct Report {
     pub(super) device: String,
     pub(super) threads: usize,
     pub(super) slo_ms: f64,
-    /// Why there is no larger batch: the SLO, the largest that the model takes, or that it fails.
+    /// Why there is no larger batch: the SLO, the largest that the model takes, the time to measure, or that it fails.
     pub(super) end: &'static str,
     /// Whether it was measured before.
     pub(super) kept: bool,
@@ -71,6 +71,7 @@ impl Report {
                 Stop::Failed(_) => "failed",
                 Stop::Limit => "slo",
                 Stop::MaxBatch => "max_batch",
+                Stop::Time => "time",
             },
             kept,
             written,
