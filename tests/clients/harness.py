@@ -81,9 +81,6 @@ class Server:
     def __init__(self, repository, *arguments):
         self.command = [binary(), "serve", str(repository.folder), "--address", "127.0.0.1"]
         self.command += ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]
-        if "--policy" not in arguments:
-            # With objectives of many seconds, a batch that is held would be held for many seconds.
-            self.command += ["--policy", "eager"]
         self.command += arguments
         environment = {key: value for key, value in os.environ.items() if not key.startswith("FERMATA_")}
         library = next((ROOT / ".fermata" / "lib").glob("libonnxruntime.so*"), None)

@@ -18,6 +18,9 @@ const OVERLOAD: f64 = 0.2;
 const WASTE_FOR_ONE: f64 = 0.5;
 /// Holding is for companions: with less than this many expected before the latest moment, none are waited for.
 const COMPANIONS_MIN: f64 = 0.5;
+/// When the gap since the last arrival is this many times the mean, something has ended: by chance that happens once in
+/// four hundred times.
+const UNLIKELY: f64 = 6.0;
 /// The share of lost requests remembers about the last five hundred.
 const BAD_WEIGHT: f64 = 0.002;
 /// How much of its SLO a model moves ahead of others for each lost request above the average.
@@ -68,7 +71,7 @@ impl Tuning {
         } else if signal.hold {
             // The whole pool holds: a model for which it does not pay would only take the executors
             // that the others count on.
-            company
+            company.min(Span((UNLIKELY / pace.rate()) as u64))
         } else {
             pace.patience(saving, signal.price).min(company)
         };
