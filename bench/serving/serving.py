@@ -142,6 +142,8 @@ def measure_triton(args):
         ours = goodput(args, server.http, 380)["goodput_rps"]
     settings = []
     for name, knobs in triton.settings().items():
+        if args.setting and args.setting not in name:
+            continue
         repository = triton.write_repository(triton.HOME / "repository", {"resnet50": triton.config("resnet50", 16, **knobs)})
         with triton.serving(repository, args):
             found = goodput(args, triton.urls(args)["http"], 300)["goodput_rps"]
@@ -259,6 +261,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=ROWS, action="append", help="a row; several may be given")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--setting", help="triton: only settings with this in their name")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--http-port", type=int, default=18000, help="of Triton")
     parser.add_argument("--grpc-port", type=int, default=18001, help="of Triton")
