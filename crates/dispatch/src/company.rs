@@ -107,11 +107,11 @@ mod tests {
         for _ in 0..30 {
             for _ in 0..3 {
                 let last = now;
-                now = now + Span(100_000);
+                now += Span(100_000);
                 company.note(now, last, Time::NEVER, 0.0);
             }
             let last = now;
-            now = now + Span(20 * MS);
+            now += Span(20 * MS);
             assert!(company.note(now, last, last + Span(15 * MS), 1.0 / MS as f64));
         }
         let end = company.ends_after(4.0 / (20.3 * MS as f64));
@@ -127,7 +127,7 @@ mod tests {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let uniform = ((random >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
             let last = now;
-            now = now + Span((-uniform.ln() * MS as f64) as u64);
+            now += Span((-uniform.ln() * MS as f64) as u64);
             company.note(now, last, last + Span(2 * MS), 0.0);
         }
         assert!(company.ends_after(1.0 / MS as f64) > Span(MS));
