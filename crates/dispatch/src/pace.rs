@@ -120,11 +120,6 @@ impl Pace {
         (self.rate, self.count, self.sampled_ns) = (0.0, 0, 0.0);
     }
 
-    /// Whether there has been a whole sample of the rate: before that, a few requests that come together look like many.
-    pub fn is_known(&self) -> bool {
-        self.sampled_ns > 0.0
-    }
-
     /// Requests per nanosecond; zero before there are two requests.
     pub fn rate(&self) -> f64 {
         self.rate

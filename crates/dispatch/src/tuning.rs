@@ -66,7 +66,7 @@ impl Tuning {
         self.report.gain = load * pace.rate() * saving;
         self.report.variation = load * pace.variation() / batch;
         let companions = pace.rate() * slack.0 as f64;
-        self.patience = if companions < COMPANIONS_MIN || signal.idle || !pace.is_known() {
+        self.patience = if companions < COMPANIONS_MIN || signal.idle {
             Span::ZERO
         } else if signal.hold {
             // The whole pool holds: a model for which it does not pay would only take the executors
