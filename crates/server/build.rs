@@ -13,6 +13,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     // Raw tensors are then slices of the received message, not copies.
-    tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    tonic_prost_build::configure().build_client(false).bytes(".").compile_fds(descriptors)?;
     Ok(())
 }

@@ -25,10 +25,12 @@ use crate::input::{InputError, objective};
 /// Serves until it is told to stop.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let config = configure(args)?;
-    // One more than there are cores, since one of them often waits for the sockets: a quarter more requests, measured.
-    let workers = available_parallelism().map_or(1, usize::from) + 1;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers)
+        .on_thread_start(|| {
+            if let Err(error) = fermata_engine::thread::yield_to_others() {
+                tracing::debug!(%error, "small requests cost more than they need to");
+            }
+        })
         .enable_all()
         .build()
         .context("the runtime cannot be started")?;

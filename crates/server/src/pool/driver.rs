@@ -1,11 +1,10 @@
-//! The dispatcher against the clock: the loop that tells it what happened and does what it asks.
+//! The dispatcher against the clock: it is told what happened, and what it asks is done.
 
 use std::collections::HashMap;
-use std::io;
+use std::fmt;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::Sender;
 use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, Dispatch, Event, ModelSpec};
 use fermata_engine::Session;
@@ -16,7 +15,6 @@ use super::job::{Job, Refused};
 use super::margin::{Margin, Overruns};
 use crate::profiler::Corrector;
 use crate::recording::Recorder;
-use crate::timer_slack;
 
 /// What the driver is told.
 pub(super) enum Message {
@@ -51,7 +49,6 @@ const CLASS: ClassId = ClassId(0);
 pub(super) struct Driver {
     dispatcher: Box<dyn Dispatch>,
     clock: Clock,
-    inbox: Receiver<Message>,
     /// To the executors, by id.
     hands: Vec<Sender<Work>>,
     recorder: Option<Recorder>,
@@ -76,7 +73,6 @@ impl Driver {
     pub(super) fn new(
         dispatcher: Box<dyn Dispatch>,
         clock: Clock,
-        inbox: Receiver<Message>,
         hands: Vec<Sender<Work>>,
         recorder: Option<Recorder>,
         margin: Arc<Margin>,
@@ -84,7 +80,6 @@ impl Driver {
         Self {
             dispatcher,
             clock,
-            inbox,
             planned: vec![Time::START; hands.len()],
             overruns: Overruns::new(),
             margin,
@@ -99,45 +94,45 @@ impl Driver {
         }
     }
 
-    pub(super) fn start(mut self, pool: &str) -> io::Result<JoinHandle<()>> {
-        thread::Builder::new().name(format!("{pool}-dispatch")).spawn(move || self.drive())
-    }
-
-    fn drive(&mut self) {
-        timer_slack::shorten();
+    /// The executors join.
+    pub(super) fn begin(&mut self) {
         self.handle(Event::Late { by: LATE_MIN });
         for executor in (0..self.hands.len() as u32).map(ExecutorId) {
             self.handle(Event::Join { executor, class: CLASS });
         }
-        loop {
-            let wakeup = self.dispatcher.next_wakeup();
-            let received = match self.clock.instant(wakeup) {
-                Some(wakeup) => self.inbox.recv_deadline(wakeup),
-                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            };
-            match received {
-                Ok(message) => self.receive(message),
-                Err(RecvTimeoutError::Timeout) => self.note_wakeup(wakeup),
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-            // Not only when nothing came: a stream of messages must not hold a timer up.
-            if self.dispatcher.next_wakeup() <= self.clock.now() {
-                self.handle(Event::Wakeup);
-            }
-            if self.stopping && self.jobs.is_empty() && self.running == 0 {
-                return;
-            }
+    }
+
+    /// When it must be looked after next, if nothing comes before.
+    pub(super) fn next(&self) -> Time {
+        if self.is_done() { Time::START } else { self.dispatcher.next_wakeup() }
+    }
+
+    /// Does what is due.
+    pub(super) fn keep_up(&mut self) {
+        if self.dispatcher.next_wakeup() <= self.clock.now() {
+            self.handle(Event::Wakeup);
         }
     }
 
-    /// Learns how punctually this thread is woken.
-    fn note_wakeup(&mut self, due: Time) {
+    /// Whether it was stopped and has finished all there was.
+    pub(super) fn is_done(&self) -> bool {
+        self.stopping && self.jobs.is_empty() && self.running == 0
+    }
+
+    /// Sends the executors home.
+    pub(super) fn dismiss(&mut self) {
+        self.hands.clear();
+    }
+
+    /// Learns how punctually the timer is woken.
+    pub(super) fn note_wakeup(&mut self, due: Time) {
         if let Some(late) = self.wakeups.note(self.clock.now() - due) {
             self.handle(Event::Late { by: (LATE_MIN + late).min(LATE_MAX) });
         }
     }
 
-    fn receive(&mut self, message: Message) {
+    /// Takes a message.
+    pub(super) fn receive(&mut self, message: Message) {
         match message {
             Message::Arrive { model, job } => {
                 let (request, deadline) = (job.id, job.deadline);
@@ -241,6 +236,12 @@ impl Driver {
 
     fn take(&mut self, request: RequestId) -> Job {
         self.jobs.remove(&request).expect("a request leaves once")
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("waiting", &self.jobs.len()).finish_non_exhaustive()
     }
 }
 

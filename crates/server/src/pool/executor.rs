@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Receiver;
 use fermata_core::{ExecutorId, ModelId, Span};
 use fermata_engine::{Inputs, Session};
 
 use super::clock::span;
+use super::desk::Desk;
 use super::driver::Message;
 use super::gauges::Gauges;
 use super::job::{Finished, Job, Refused};
@@ -48,10 +49,10 @@ pub(super) fn start(
     pool: &str,
     executor: ExecutorId,
     work: Receiver<Work>,
-    driver: Sender<Message>,
+    desk: Arc<Desk>,
     gauges: Arc<Gauges>,
 ) -> io::Result<JoinHandle<()>> {
-    let mut state = State { executor, driver, gauges, sessions: Vec::new(), inputs: Vec::new() };
+    let mut state = State { executor, desk, gauges, sessions: Vec::new(), inputs: Vec::new() };
     thread::Builder::new()
         .name(format!("{pool}-{executor}"))
         .stack_size(STACK)
@@ -60,7 +61,7 @@ pub(super) fn start(
 
 struct State {
     executor: ExecutorId,
-    driver: Sender<Message>,
+    desk: Arc<Desk>,
     gauges: Arc<Gauges>,
     sessions: Vec<Option<Box<dyn Session>>>,
     /// Kept for its memory.
@@ -110,7 +111,6 @@ impl State {
         }
         // Clients come first: what they wait for is ready, and the next batch is decided in microseconds.
         let ran = Ran { executor: self.executor, model, size, took };
-        // The driver outlives the executors, but for a panic, which ends the process.
-        let _ = self.driver.send(Message::Ran(ran));
+        self.desk.send(Message::Ran(ran));
     }
 }

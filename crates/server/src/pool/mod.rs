@@ -1,9 +1,10 @@
-//! A pool in real time: one thread for the dispatcher, one for each executor.
+//! A pool in real time: one desk for the dispatcher, one thread for each executor.
 //!
-//! Requests come in over a channel and leave through their own reply. The dispatcher sees ids only; the
+//! Requests come in at the desk and leave through their own reply. The dispatcher sees ids only; the
 //! driver around it keeps the payloads by id and hands them to the executor that was granted.
 
 mod clock;
+mod desk;
 mod driver;
 mod executor;
 mod gauges;
@@ -16,7 +17,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use crossbeam_channel::Sender;
 use fermata_core::{ExecutorId, ModelId, RequestId, Span, Time};
 use fermata_dispatch::{ModelSpec, Network, Policy};
 use fermata_engine::Session;
@@ -27,6 +27,7 @@ pub(crate) use job::{Finished, Job, Refused};
 
 use crate::profiler::Corrector;
 use crate::recording::Recorder;
+use desk::Desk;
 use driver::{Driver, Message};
 use margin::Margin;
 
@@ -51,7 +52,7 @@ pub struct Pool {
     name: String,
     clock: Clock,
     executors: usize,
-    driver: Sender<Message>,
+    desk: Arc<Desk>,
     gauges: Arc<Gauges>,
     margin: Arc<Margin>,
     next_request: AtomicU64,
@@ -63,22 +64,20 @@ impl Pool {
     pub fn start(config: PoolConfig, clock: Clock) -> io::Result<Arc<Self>> {
         let PoolConfig { name, executors, policy, margin, recorder } = config;
         let gauges = Arc::new(Gauges::new(executors));
-        let (sender, inbox) = crossbeam_channel::unbounded();
-        let mut hands = Vec::with_capacity(executors);
-        for executor in (0..executors as u32).map(ExecutorId) {
-            let (work, receiver) = crossbeam_channel::unbounded();
-            executor::start(&name, executor, receiver, sender.clone(), gauges.clone())?;
-            hands.push(work);
-        }
+        let (hands, work): (Vec<_>, Vec<_>) =
+            (0..executors).map(|_| crossbeam_channel::unbounded()).unzip();
         let margin = Arc::new(Margin::new(margin));
         let dispatcher = policy.dispatcher(Network::default());
-        let driver = Driver::new(dispatcher, clock, inbox, hands, recorder, margin.clone());
-        let thread = driver.start(&name)?;
+        let driver = Driver::new(dispatcher, clock, hands, recorder, margin.clone());
+        let (desk, thread) = Desk::open(driver, clock, &name)?;
+        for (executor, work) in (0..).map(ExecutorId).zip(work) {
+            executor::start(&name, executor, work, desk.clone(), gauges.clone())?;
+        }
         Ok(Arc::new(Self {
             name,
             clock,
             executors,
-            driver: sender,
+            desk,
             gauges,
             margin,
             next_request: AtomicU64::new(0),
@@ -138,8 +137,13 @@ impl Pool {
     }
 
     fn send(&self, message: Message) {
-        // The driver ends only after `stop`.
-        let _ = self.driver.send(message);
+        self.desk.send(message);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.send(Message::Stop);
     }
 }
 

@@ -8,14 +8,17 @@ mod stream;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tonic::body::Body;
 use tonic::codec::CompressionEncoding;
 use tonic::codegen::{BoxFuture, Service, http};
-use tonic::server::NamedService;
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 use self::protocol::Protocol;
 use super::Frontend;
@@ -45,16 +48,46 @@ pub async fn serve(
     // The default windows hold back tensors of a megabyte for several round trips.
     const STREAM_WINDOW: u32 = 4 << 20;
     const CONNECTION_WINDOW: u32 = 16 << 20;
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let served = Server::builder()
+    // Not tonic's own server, whose router and layers box every request three times over for one service.
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .add_service(service(frontend))
-        .serve_with_incoming_shutdown(incoming, shutdown)
-        .await;
-    if let Err(error) = served {
-        tracing::error!(%error, "gRPC is no longer served");
+        .initial_connection_window_size(CONNECTION_WINDOW);
+    let inference = service(frontend);
+    let connections = GracefulShutdown::new();
+    tokio::pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut shutdown => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Too many files, mostly: connections that end make room.
+                tracing::error!(%error, "a gRPC connection cannot be taken");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection waits before it sends");
+        }
+        let inference = inference.clone();
+        let service = service_fn(move |request: http::Request<Incoming>| {
+            inference.clone().call(request.map(Body::new))
+        });
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let connection = connections.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a gRPC connection ended");
+            }
+        });
     }
+    drop(listener);
+    connections.shutdown().await;
 }
 
 /// The protocol's service. It compresses what it sends to those who compress what they send: every gRPC client
@@ -63,10 +96,6 @@ pub async fn serve(
 pub struct Inference {
     plain: GrpcInferenceServiceServer<Protocol>,
     compressing: GrpcInferenceServiceServer<Protocol>,
-}
-
-impl NamedService for Inference {
-    const NAME: &'static str = GrpcInferenceServiceServer::<Protocol>::NAME;
 }
 
 impl Service<http::Request<Body>> for Inference {
