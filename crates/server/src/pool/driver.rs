@@ -119,9 +119,10 @@ impl Driver {
         self.stopping && self.jobs.is_empty() && self.running == 0
     }
 
-    /// Sends the executors home.
+    /// Sends the executors home, and ends the recording.
     pub(super) fn dismiss(&mut self) {
         self.hands.clear();
+        self.recorder = None;
     }
 
     /// Learns how punctually the timer is woken.
