@@ -156,7 +156,12 @@ pub(crate) struct SimArgs {
     pub(crate) slo_ms: Option<f64>,
 
     /// With --recording: another number of GPUs.
-    #[arg(long, value_name = "N", requires = "recording", value_parser = count())]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "recording",
+        value_parser = clap::value_parser!(u64).range(1..=crate::sim::GPUS_MAX as u64)
+    )]
     pub(crate) gpus: Option<u64>,
 
     /// The scheduling policy: several, or `all`, are compared side by side.
