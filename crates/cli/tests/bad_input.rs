@@ -223,6 +223,34 @@ fn an_old_picture_survives_a_refused_run() {
     assert_eq!(fs::read_to_string(folder.path("old.svg")).unwrap(), "old");
 }
 
+#[test]
+fn a_negative_number_is_refused_by_the_name_of_its_option() {
+    let bad: &[&[&str]] = &[
+        &["serve", ".", "--slo-ms", "-3"],
+        &["serve", ".", "--cpu-executors", "-3"],
+        &["serve", ".", "--http-port", "-3"],
+        &["serve", ".", "--margin-us", "-3"],
+        &["load", "http://localhost:1", "net", "--slo-ms", "-3"],
+        &["load", "http://localhost:1", "net", "--rate", "-3"],
+        &["load", "http://localhost:1", "net", "--concurrency", "-3"],
+        &["profile", "net.onnx", "--slo-ms", "-3"],
+        &["sim", "--recording", "run.txt", "--slo-ms", "-3"],
+        &["sim", "--recording", "run.txt", "--gpus", "-3"],
+        &["top", "http://localhost:1", "--models", "-3"],
+        &["models", "http://localhost:1", "--patience-s", "-3"],
+        &["bench", "symphony", "--threads", "-3"],
+    ];
+    for args in bad {
+        let output = Folder::new().fermata(args);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
+        let option = args[args.len() - 2];
+        assert!(said.contains(option) && said.contains("-3"), "{args:?}: {said}");
+        assert!(!said.contains("unexpected"), "{args:?}: {said}");
+    }
+}
+
 fn good_folder() -> Folder {
     let folder = Folder::new();
     folder.write("load.toml", &format!("{TOP}{MODEL}"));
