@@ -9,6 +9,7 @@ mod engine;
 mod onnx;
 mod signature;
 mod tensor;
+pub mod timer_slack;
 
 pub use datatype::DataType;
 pub use emulated::Emulated;

@@ -18,4 +18,5 @@ pub mod served;
 pub mod server;
 pub mod service;
 mod statistics;
-mod timer_slack;
+
+use fermata_engine::timer_slack;
