@@ -9,6 +9,7 @@
 
 mod args;
 mod campaign;
+mod connections;
 mod desk;
 mod goodput;
 mod grpc;
