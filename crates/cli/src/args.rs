@@ -171,7 +171,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "NAME", requires = "recording")]
     pub(crate) pool: Option<String>,
 
-    /// With --recording: another objective for all models.
+    /// With --recording: one objective for all requests, in place of the deadlines that they had.
     #[arg(long, value_name = "MS", requires = "recording")]
     pub(crate) slo_ms: Option<f64>,
 

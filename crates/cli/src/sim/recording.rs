@@ -38,6 +38,8 @@ struct Model {
     name: String,
     spec: Arc<ModelSpec>,
     arrivals: Vec<Time>,
+    /// How long each of them had.
+    slos: Vec<Span>,
 }
 
 /// Reads a recording as a scenario.
@@ -67,7 +69,9 @@ fn scenario_of(pools: &[Pool], changes: Changes<'_>) -> Result<SimFile, String> 
         let spec = ModelSpec { slo, profiles: model.spec.profiles.clone() };
         // Time begins with the first request, not with the start of the server.
         let times = model.arrivals.iter().map(|&time| Time::START + (time - first));
-        Load { spec: Arc::new(spec), arrivals: Arrivals::Recorded(times.collect()) }
+        // Each request keeps the deadline it had, unless another objective is asked for.
+        let slos = changes.slo.is_none().then(|| model.slos.clone().into());
+        Load { spec: Arc::new(spec), arrivals: Arrivals::Recorded(times.collect(), slos) }
     };
     let requests = models.iter().map(|model| model.arrivals.len() as u64).sum();
     let scenario = Scenario {
@@ -102,17 +106,18 @@ impl Pool {
         match event {
             Event::AddModel { model, spec, .. } => {
                 let name = name.unwrap_or_default();
-                let arrivals = Vec::new();
-                let known = self.models.entry(model).or_insert(Model {
+                let known = self.models.entry(model).or_insert_with(|| Model {
                     name: name.clone(),
                     spec: spec.clone(),
-                    arrivals,
+                    arrivals: Vec::new(),
+                    slos: Vec::new(),
                 });
                 (known.name, known.spec) = (name, spec);
             }
-            Event::Arrive { model, .. } => {
+            Event::Arrive { model, deadline, .. } => {
                 if let Some(model) = self.models.get_mut(&model) {
                     model.arrivals.push(time);
+                    model.slos.push(deadline - time);
                 }
             }
             Event::Join { executor, .. } => _ = self.executors.insert(executor),
@@ -181,6 +186,19 @@ pool 0 cpu eager
         assert_eq!(scenario(GOOD, two).unwrap().executors.len(), 2);
         let said = scenario("fermata recording 1\n", two).unwrap_err();
         assert_eq!(said, "has no pool");
+    }
+
+    #[test]
+    fn requests_keep_their_deadlines_unless_another_objective_is_asked_for() {
+        // One request takes 6 ms: the second is known to be late when it comes.
+        let hurried = GOOD.replace("arrive m0 r1 25000050", "arrive m0 r1 5000050");
+        let asked = |slo| {
+            let scenario = scenario(&hurried, Changes { pool: None, slo, gpus: Some(2) }).unwrap();
+            let stats = run(&scenario, "eager".parse().unwrap()).total();
+            (stats.in_time, stats.bad())
+        };
+        assert_eq!(asked(None), (1, 1));
+        assert_eq!(asked(Some(Span::from_ms(7.0))), (2, 0));
     }
 
     #[test]
