@@ -16,6 +16,7 @@ mod grpc;
 mod http;
 mod metadata;
 mod payload;
+mod percentiles;
 mod picture;
 mod plan;
 mod probe;
