@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
-use clap::{Args as Arguments, Parser, Subcommand};
+use clap::{ArgAction, Args as Arguments, CommandFactory, FromArgMatches, Parser, Subcommand};
 use fermata_dispatch::Policy;
 
 use crate::load::LoadArgs;
@@ -20,6 +20,26 @@ use crate::top::TopArgs;
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Args {
+    /// Reads the arguments of this process.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let matches =
+            with_negative_numbers(<Self as CommandFactory>::command()).try_get_matches()?;
+        Self::from_arg_matches(&matches)
+    }
+}
+
+/// Takes a negative number for the value of an option, which then says by its own name what is wrong with it; else it
+/// is an unknown option.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(with_negative_numbers).mut_args(|arg| match arg.get_action() {
+        ArgAction::Set | ArgAction::Append if !arg.is_positional() => {
+            arg.allow_negative_numbers(true)
+        }
+        _ => arg,
+    })
 }
 
 #[derive(Debug, Subcommand)]
@@ -151,12 +171,17 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "NAME", requires = "recording")]
     pub(crate) pool: Option<String>,
 
-    /// With --recording: another objective for all models.
+    /// With --recording: one objective for all requests, in place of the deadlines that they had.
     #[arg(long, value_name = "MS", requires = "recording")]
     pub(crate) slo_ms: Option<f64>,
 
     /// With --recording: another number of GPUs.
-    #[arg(long, value_name = "N", requires = "recording", value_parser = count())]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "recording",
+        value_parser = clap::value_parser!(u64).range(1..=crate::sim::GPUS_MAX as u64)
+    )]
     pub(crate) gpus: Option<u64>,
 
     /// The scheduling policy: several, or `all`, are compared side by side.
@@ -170,13 +195,7 @@ pub(crate) struct SimArgs {
     pub(crate) policy: Vec<String>,
 
     /// The seed of all random numbers: the same seed gives the same run.
-    #[arg(
-        long,
-        value_name = "N",
-        env = "FERMATA_SEED",
-        default_value_t = 1,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "N", env = "FERMATA_SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 
     /// Search for the highest total rate, in the same mix, at which every model has 99 % of its requests

@@ -36,8 +36,9 @@ pub(crate) enum InputError {
 
 /// The latency objective of `--slo-ms`.
 pub(crate) fn objective(ms: f64) -> Result<Span, InputError> {
-    if ms.is_finite() && ms > 0.0 && ms < 1e12 {
-        return Ok(Span::from_ms(ms));
+    let span = Span::from_ms(ms);
+    if ms <= 1e12 && span > Span::ZERO {
+        return Ok(span);
     }
     Err(InputError::Argument { name: "--slo-ms", reason: format!("{ms} is not a time above 0") })
 }

@@ -20,8 +20,6 @@ mod top;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::args::{Args, Command};
 use crate::input::InputError;
 
@@ -30,7 +28,7 @@ const BAD_INPUT: u8 = 2;
 
 /// Runs the command of this process' arguments.
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match Args::read() {
         Ok(args) => args,
         Err(error) => return refuse(&error),
     };

@@ -179,6 +179,33 @@ fn bad_arguments_are_refused_in_one_line() {
 }
 
 #[test]
+fn nonsense_in_a_recording_is_refused_in_one_line() {
+    let good = "fermata recording 1\npool 0 cpu eager\n0 10 join x0 c0\n\
+                0 20 add m0 25000000 6000000 net\n0 30 arrive m0 r0 25000030\n\
+                > run x0 m0 30 6000000 r0\n";
+    for (nonsense, words) in [
+        ("0 40 done x1", "there is no executor x1"),
+        ("0 40 arrive m1 r1 25000040", "there is no model m1"),
+        ("0 40 join x4000000000 c0", "executor x4000000000 joins out of order"),
+    ] {
+        let folder = Folder::new();
+        folder.write("run.txt", &format!("{good}{nonsense}\n"));
+        let words = [&format!("run.txt: line 7: {words}")[..]];
+        refused(&folder, &["sim", "--recording", "run.txt"], &words);
+        let output = folder.fermata(&["replay", "run.txt"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.lines().count() == 1 && said.contains(words[0]), "{said}");
+    }
+    let folder = Folder::new();
+    folder.write("run.txt", good);
+    let one = ["sim", "--recording", "run.txt", "--goodput"];
+    refused(&folder, &one, &["run.txt", "too short"]);
+    let many = ["sim", "--recording", "run.txt", "--gpus", "4000000000"];
+    refused(&folder, &many, &["--gpus", "4000000000"]);
+}
+
+#[test]
 fn a_bad_environment_is_refused_as_a_bad_argument() {
     let output = good_folder().fermata_with(&["sim", "load.toml"], &[("FERMATA_SEED", "x")]);
     assert_eq!(output.status.code(), Some(2));
@@ -194,6 +221,34 @@ fn an_old_picture_survives_a_refused_run() {
     let output = folder.fermata(&["sim", "load.toml", "--plot", "old.svg"]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(fs::read_to_string(folder.path("old.svg")).unwrap(), "old");
+}
+
+#[test]
+fn a_negative_number_is_refused_by_the_name_of_its_option() {
+    let bad: &[&[&str]] = &[
+        &["serve", ".", "--slo-ms", "-3"],
+        &["serve", ".", "--cpu-executors", "-3"],
+        &["serve", ".", "--http-port", "-3"],
+        &["serve", ".", "--margin-us", "-3"],
+        &["load", "http://localhost:1", "net", "--slo-ms", "-3"],
+        &["load", "http://localhost:1", "net", "--rate", "-3"],
+        &["load", "http://localhost:1", "net", "--concurrency", "-3"],
+        &["profile", "net.onnx", "--slo-ms", "-3"],
+        &["sim", "--recording", "run.txt", "--slo-ms", "-3"],
+        &["sim", "--recording", "run.txt", "--gpus", "-3"],
+        &["top", "http://localhost:1", "--models", "-3"],
+        &["models", "http://localhost:1", "--patience-s", "-3"],
+        &["bench", "symphony", "--threads", "-3"],
+    ];
+    for args in bad {
+        let output = Folder::new().fermata(args);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
+        let option = args[args.len() - 2];
+        assert!(said.contains(option) && said.contains("-3"), "{args:?}: {said}");
+        assert!(!said.contains("unexpected"), "{args:?}: {said}");
+    }
 }
 
 fn good_folder() -> Folder {

@@ -2,13 +2,12 @@
 //!
 //! It sleeps, and spins for some microseconds at the end only, so that one core stands for hundreds of devices.
 
-use std::num::NonZeroU64;
-
 use fermata_core::{Profile, Span};
 use rustix::io::Errno;
-use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
+use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use crate::thread::be_punctual;
 use crate::{EngineError, Inputs, Model, Outputs, Session, Signature, Tensor, TensorSpec};
 
 /// A model on an emulated device.
@@ -147,9 +146,8 @@ impl Alarm {
 }
 
 fn sleep_until(time: u64) {
-    // By default the kernel may wake a thread 50 us late, to save power. It is a property of the thread, and
-    // a session may move; where it cannot be set, the sleep is that much less precise.
-    let _ = set_current_timer_slack(NonZeroU64::new(1));
+    // Each time: it is a property of the thread, and a session may move.
+    be_punctual();
     let (seconds, nanoseconds) = (time / 1_000_000_000, time % 1_000_000_000);
     let until = Timespec { tv_sec: seconds as i64, tv_nsec: nanoseconds as i64 };
     while clock_nanosleep_absolute(ClockId::Monotonic, &until) == Err(Errno::INTR) {}

@@ -1,6 +1,13 @@
 //! What threads ask of the kernel.
 
 use std::io;
+use std::num::NonZeroU64;
+
+/// Asks for wakeups at the time given, in place of up to fifty microseconds later, which saves power. For the calling
+/// thread and those that it starts. Where it cannot be set, wakeups are that much less precise.
+pub fn be_punctual() {
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+}
 
 /// Lets the calling thread, and those that it starts, wait until a core is free when they are woken, in place of
 /// driving away who runs there.

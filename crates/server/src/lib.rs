@@ -18,4 +18,3 @@ pub mod served;
 pub mod server;
 pub mod service;
 mod statistics;
-mod timer_slack;

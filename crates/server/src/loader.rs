@@ -9,7 +9,7 @@ use fermata_dispatch::ModelSpec;
 use fermata_engine::{Emulated, Engine, EngineError, Model, Session, Source};
 
 use crate::metrics::ModelMetrics;
-use crate::pool::{Place, Pool};
+use crate::pool::{Place, Pool, Stopping};
 use crate::profiler::{self, Corrector};
 use crate::registry::{Registry, Versions};
 use crate::repository::{EngineKind, ModelEntry, RepositoryError, Resolved, Version, resolve};
@@ -95,7 +95,7 @@ impl Loader {
             .map_err(|error| broken(entry, &error))?;
         let spec = ModelSpec::uniform(resolved.slo, profile.clone());
         // What is emulated is as fast as it says.
-        Ok(self.emulated.add(&entry.name, spec, sessions, None))
+        self.emulated.add(&entry.name, spec, sessions, None).map_err(|error| refused(entry, &error))
     }
 
     fn place_file(
@@ -130,8 +130,9 @@ impl Loader {
             .map_err(|error| broken(entry, &error))?;
         all.push(first);
         let spec = ModelSpec::uniform(slo, profile.clone());
-        let place = self.cpu.add(&entry.name, spec, all, Some(Corrector::new(profile, slo)));
-        Ok((resolved, place))
+        let corrector = Corrector::new(profile, slo);
+        let place = self.cpu.add(&entry.name, spec, all, Some(corrector));
+        Ok((resolved, place.map_err(|error| refused(entry, &error))?))
     }
 }
 
@@ -160,6 +161,10 @@ fn broken(entry: &ModelEntry, error: &EngineError) -> RepositoryError {
             RepositoryError::layout(&entry.folder, reason.clone())
         }
     }
+}
+
+fn refused(entry: &ModelEntry, error: &Stopping) -> RepositoryError {
+    RepositoryError::layout(&entry.folder, error.to_string())
 }
 
 impl std::fmt::Debug for Loader {

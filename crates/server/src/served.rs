@@ -255,7 +255,7 @@ mod tests {
             proto::ModelConfig::default(),
             BTreeMap::new(),
             Arc::new(ModelMetrics::new(slo, 16)),
-            place,
+            place.unwrap(),
         ))
     }
 

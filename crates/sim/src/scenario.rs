@@ -41,8 +41,8 @@ pub enum Arrivals {
     Process(Process, Rate),
     /// The same from gaps drawn beforehand, which several runs share.
     Table(GapTable, Rate),
-    /// At recorded moments.
-    Recorded(Arc<[Time]>),
+    /// At recorded moments, each with an objective of its own; that of the model, where none are given.
+    Recorded(Arc<[Time]>, Option<Arc<[Span]>>),
 }
 
 /// When the arrivals end. What has arrived is then served or dropped.
@@ -128,7 +128,7 @@ impl Load {
     pub fn rate(&self) -> f64 {
         match &self.arrivals {
             Arrivals::Process(_, rate) | Arrivals::Table(_, rate) => rate.at(Time::START),
-            Arrivals::Recorded(times) => {
+            Arrivals::Recorded(times, _) => {
                 let last = times.last().map_or(0.0, |time| time.as_secs());
                 if last > 0.0 { times.len() as f64 / last } else { 0.0 }
             }
@@ -138,7 +138,7 @@ impl Load {
     fn expected(&self, end: Time) -> f64 {
         match &self.arrivals {
             Arrivals::Process(_, rate) | Arrivals::Table(_, rate) => rate.expected(end),
-            Arrivals::Recorded(times) => times.partition_point(|&time| time < end) as f64,
+            Arrivals::Recorded(times, _) => times.partition_point(|&time| time < end) as f64,
         }
     }
 
@@ -148,7 +148,7 @@ impl Load {
                 Stream::new(Gaps::new(*process, seed, number as u64), rate)
             }
             Arrivals::Table(gaps, rate) => Stream::new(Gaps::from_table(gaps.clone()), rate),
-            Arrivals::Recorded(times) => Stream::recorded(times.clone()),
+            Arrivals::Recorded(times, _) => Stream::recorded(times.clone()),
         }
     }
 }
@@ -158,9 +158,9 @@ impl Arrivals {
         match self {
             Self::Process(process, rate) => Self::Process(*process, rate.scaled(factor)),
             Self::Table(gaps, rate) => Self::Table(gaps.clone(), rate.scaled(factor)),
-            Self::Recorded(times) => {
+            Self::Recorded(times, slos) => {
                 let squeeze = |time: &Time| Time((time.0 as f64 / factor) as u64);
-                Self::Recorded(times.iter().map(squeeze).collect())
+                Self::Recorded(times.iter().map(squeeze).collect(), slos.clone())
             }
         }
     }
@@ -189,6 +189,14 @@ impl Load {
     /// A steady load.
     pub fn steady(spec: Arc<ModelSpec>, process: Process, rate: f64) -> Self {
         Self { spec, arrivals: Arrivals::Process(process, Rate::Constant(rate)) }
+    }
+
+    /// The objective of each request, where they are not the model's.
+    pub(crate) fn own_slos(&self) -> Option<&Arc<[Span]>> {
+        match &self.arrivals {
+            Arrivals::Recorded(_, slos) => slos.as_ref(),
+            Arrivals::Process(..) | Arrivals::Table(..) => None,
+        }
     }
 
     /// The SLO of its model.

@@ -77,6 +77,9 @@ pub fn run(scenario: &Scenario, policy: Policy) -> Stats {
 /// numbers staying the same; zero if there is none, infinite if the run is too short for any rate to fail.
 pub fn goodput(scenario: &Scenario, policy: Policy, search: Search) -> f64 {
     let base = scenario.rate();
+    if base == 0.0 {
+        return f64::INFINITY; // All that was recorded came at one moment, and no rate changes that.
+    }
     // Where rates change over time, another rate is not the same run faster or slower.
     let mut drawn = scenario.is_steady().then(|| Drawn::new(scenario, 1.0));
     let mut passes = |rate: f64| {

@@ -1,5 +1,7 @@
 //! The event loop: arrivals, executors and faults around a dispatcher, in virtual time.
 
+use std::sync::Arc;
+
 use fermata_core::{ExecutorId, ModelId, Request, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, Dispatch, Event, MinTree};
 use rand::SeedableRng;
@@ -176,6 +178,8 @@ struct World<'a> {
     feed: Feed<'a>,
     /// By model. Side by side, and nothing else, since every arrival needs them.
     clients: Vec<Clients>,
+    /// By model, the objective of each request; empty where all have their model's.
+    own_slos: Vec<Option<Arc<[Span]>>>,
     /// From the end of a batch to its clients.
     resp: Span,
     /// When each executor's running batch ends.
@@ -227,11 +231,13 @@ impl<'a> World<'a> {
         let joins = scenario.faults.iter().map(|fault| fault.executor.index() + 1).max();
         let executors = scenario.executors.len().max(joins.unwrap_or(0));
         let loads = scenario.loads.iter();
+        let own_slos: Vec<_> = loads.clone().map(|load| load.own_slos().cloned()).collect();
         let mut faults = scenario.faults.clone();
         faults.sort_by_key(|fault| std::cmp::Reverse(fault.at));
         Self {
             feed,
             clients: loads.map(|load| Clients { slo: load.spec.slo, offered: 0 }).collect(),
+            own_slos: if own_slos.iter().any(Option::is_some) { own_slos } else { Vec::new() },
             resp: scenario.network.resp,
             finishes: MinTree::with_len(executors),
             executors: vec![Executor::default(); executors],
@@ -278,10 +284,14 @@ impl<'a> World<'a> {
     fn arrive(&mut self, now: Time) -> Event {
         let model = self.feed.pop();
         let clients = &mut self.clients[model.index()];
+        let mut slo = clients.slo;
+        if let Some(Some(own)) = self.own_slos.get(model.index()) {
+            slo = own[clients.offered as usize];
+        }
         clients.offered += 1;
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        Event::Arrive { model, request, deadline: now + clients.slo }
+        Event::Arrive { model, request, deadline: now + slo }
     }
 
     fn fault(&mut self, now: Time) -> Event {
@@ -435,8 +445,6 @@ impl Executor {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use fermata_core::{ClassId, Profile};
     use fermata_dispatch::{ModelSpec, Network, Policy};
 
@@ -451,7 +459,7 @@ mod tests {
         let spec = Arc::new(ModelSpec::uniform(ms(25.0), profile));
         let times = [Time::from_ms(1.0), Time::from_ms(1e6)];
         let scenario = Scenario {
-            loads: vec![Load { spec, arrivals: Arrivals::Recorded(times.into()) }],
+            loads: vec![Load { spec, arrivals: Arrivals::Recorded(times.into(), None) }],
             executors: vec![ClassId(0)],
             network: Network::default(),
             end: End::At(Time::from_ms(10.0)),

@@ -20,7 +20,7 @@ pub(crate) struct LoadArgs {
     pub(crate) models: Vec<String>,
 
     /// Requests a second, all models together; those with a rate of their own keep it.
-    #[arg(long, value_name = "R", env = "FERMATA_RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "R", env = "FERMATA_RATE")]
     pub(crate) rate: Option<f64>,
 
     /// How arrivals are spread: poisson, gamma:SHAPE, uniform or trace:FILE.
@@ -36,7 +36,7 @@ pub(crate) struct LoadArgs {
     pub(crate) goodput: bool,
 
     /// The latency objective of models that have none of their own. Without one, every answer is in time.
-    #[arg(long, value_name = "MS", env = "FERMATA_SLO_MS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "MS", env = "FERMATA_SLO_MS")]
     pub(crate) slo_ms: Option<f64>,
 
     /// Tell the server: send the objective with each request, as its `timeout`.
@@ -52,7 +52,7 @@ pub(crate) struct LoadArgs {
     pub(crate) warmup: String,
 
     /// Give a request up after this; it counts as missed. Four objectives, at least 1,000, if not given.
-    #[arg(long, value_name = "MS", env = "FERMATA_TIMEOUT_MS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "MS", env = "FERMATA_TIMEOUT_MS")]
     pub(crate) timeout_ms: Option<f64>,
 
     /// The most connections. They are opened as they are needed; what had to wait for one is counted.
@@ -64,13 +64,7 @@ pub(crate) struct LoadArgs {
     pub(crate) threads: usize,
 
     /// Inputs to a request, where a model's first axis is free.
-    #[arg(
-        long,
-        value_name = "N",
-        env = "FERMATA_BATCH",
-        default_value_t = 1,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "N", env = "FERMATA_BATCH", default_value_t = 1)]
     pub(crate) batch: i64,
 
     /// The shape of an input with free axes, as INPUT:1,3,224,224; free axes are 1 otherwise.

@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use tokio::task::{AbortHandle, spawn_local};
 
+use super::connections::Connections;
 use super::desk::Desk;
 use super::record::{Ending, Job};
 use crate::client::grpc::{Connection, Prepared};
@@ -40,8 +40,23 @@ struct Call {
     task: AbortHandle,
 }
 
-/// Before a connection that failed is tried again.
-const PAUSE: Duration = Duration::from_millis(20);
+impl Connections for Pool {
+    fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    fn opening(&self) -> &Cell<usize> {
+        &self.opening
+    }
+
+    async fn connect(self: &Rc<Self>) -> Result<(), String> {
+        let connection = Connection::open(&self.target).await?;
+        let line = Rc::new(Line { connection, in_flight: Cell::new(0) });
+        self.lines.borrow_mut().push(line.clone());
+        self.fill(&line);
+        Ok(())
+    }
+}
 
 impl Pool {
     pub(super) fn new(
@@ -68,9 +83,7 @@ impl Pool {
     /// Opens so many connections and waits until they are there.
     pub(super) async fn prepare(self: &Rc<Self>, count: usize) {
         (0..count.min(self.limit)).for_each(|_| self.grow());
-        while self.opening.get() > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        self.opened().await;
     }
 
     /// Sends a request that was begun: now, if a connection has room.
@@ -97,35 +110,6 @@ impl Pool {
         while self.has_room(line) {
             let Some(job) = self.desk.next_job() else { return };
             self.send(line, job);
-        }
-    }
-
-    fn grow(self: &Rc<Self>) {
-        self.opening.set(self.opening.get() + 1);
-        let pool = self.clone();
-        spawn_local(async move {
-            while !pool.connect().await && pool.desk.wants_more() {}
-            pool.opening.set(pool.opening.get() - 1);
-        });
-    }
-
-    /// Opens a connection; whether it could.
-    async fn connect(self: &Rc<Self>) -> bool {
-        match Connection::open(&self.target).await {
-            Ok(connection) => {
-                let line = Rc::new(Line { connection, in_flight: Cell::new(0) });
-                self.lines.borrow_mut().push(line.clone());
-                self.fill(&line);
-                true
-            }
-            Err(reason) => {
-                tokio::time::sleep(PAUSE).await;
-                // One request fails for it, so that all of them end.
-                if let Some(job) = self.desk.next_job() {
-                    self.desk.finish(job, Ending::Broken(format!("cannot connect: {reason}")));
-                }
-                false
-            }
         }
     }
 

@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::task::{AbortHandle, spawn_local};
 
+use super::connections::Connections;
 use super::desk::Desk;
 use super::record::{Ending, Job};
 use crate::client::Code;
@@ -56,9 +57,35 @@ struct Work {
 
 /// More at once would overflow the queue of a server that accepts slowly, and a lost SYN costs a second.
 const OPENING_MAX: usize = 64;
-/// Before a connection that failed is tried again.
-const PAUSE: Duration = Duration::from_millis(20);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+impl Connections for Pool {
+    fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    fn opening(&self) -> &Cell<usize> {
+        &self.opening
+    }
+
+    async fn connect(self: &Rc<Self>) -> Result<(), String> {
+        let connecting = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(self.address));
+        let connected = connecting.await.map_err(|_| "no answer".to_owned())?;
+        let stream = connected.map_err(|error| error.to_string())?;
+        // Requests are written whole: there is nothing to wait for.
+        let _ = stream.set_nodelay(true);
+        let (reader, writer) = stream.into_split();
+        let number = self.opened.get();
+        self.opened.set(number + 1);
+        let work = RefCell::new(Work { job: None, reader: ResponseReader::new(Keep::Errors) });
+        let connection = Rc::new(Connection { number, writer, work, task: RefCell::default() });
+        self.open.borrow_mut().insert(number, connection.clone());
+        let task = spawn_local(self.clone().receive(connection.clone(), reader));
+        connection.task.replace(Some(task.abort_handle()));
+        self.reuse(connection);
+        Ok(())
+    }
+}
 
 impl Pool {
     pub(super) fn new(
@@ -87,12 +114,10 @@ impl Pool {
             if self.opening.get() < OPENING_MAX {
                 self.grow();
             } else {
-                self.connect().await;
+                self.open().await;
             }
         }
-        while self.opening.get() > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        self.opened().await;
     }
 
     /// Sends a request that was begun: now, if a connection is free.
@@ -106,46 +131,6 @@ impl Pool {
         if all < self.limit && self.opening.get() < self.desk.waiting().min(OPENING_MAX) {
             self.grow();
         }
-    }
-
-    fn grow(self: &Rc<Self>) {
-        self.opening.set(self.opening.get() + 1);
-        let pool = self.clone();
-        spawn_local(async move {
-            while !pool.connect().await && pool.desk.wants_more() {}
-            pool.opening.set(pool.opening.get() - 1);
-        });
-    }
-
-    /// Opens a connection; whether it could.
-    async fn connect(self: &Rc<Self>) -> bool {
-        let stream = match tokio::time::timeout(CONNECT_MAX, TcpStream::connect(self.address)).await
-        {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return self.refuse(error.to_string()).await,
-            Err(_) => return self.refuse("no answer".to_owned()).await,
-        };
-        // Requests are written whole: there is nothing to wait for.
-        let _ = stream.set_nodelay(true);
-        let (reader, writer) = stream.into_split();
-        let number = self.opened.get();
-        self.opened.set(number + 1);
-        let work = RefCell::new(Work { job: None, reader: ResponseReader::new(Keep::Errors) });
-        let connection = Rc::new(Connection { number, writer, work, task: RefCell::default() });
-        self.open.borrow_mut().insert(number, connection.clone());
-        let task = spawn_local(self.clone().receive(connection.clone(), reader));
-        connection.task.replace(Some(task.abort_handle()));
-        self.reuse(connection);
-        true
-    }
-
-    /// Nobody answers: one request fails for it, so that all of them end.
-    async fn refuse(&self, reason: String) -> bool {
-        tokio::time::sleep(PAUSE).await;
-        if let Some(job) = self.desk.next_job() {
-            self.desk.finish(job, Ending::Broken(format!("cannot connect: {reason}")));
-        }
-        false
     }
 
     /// A connection is free.

@@ -9,12 +9,14 @@
 
 mod args;
 mod campaign;
+mod connections;
 mod desk;
 mod goodput;
 mod grpc;
 mod http;
 mod metadata;
 mod payload;
+mod percentiles;
 mod picture;
 mod plan;
 mod probe;

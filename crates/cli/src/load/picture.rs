@@ -1,59 +1,49 @@
 //! The picture of a load: the latencies by percentile, and how it went over time.
 
 use super::campaign::Run;
+use super::percentiles::percentiles;
 use super::plan::Plan;
 use super::record::{Outcome, Slice};
 use super::report::Report;
-use crate::chart::{Axis, Figure, Lines, Mark, Panel, Row, Scale, Series, grouped};
+use crate::chart::{Axis, Figure, Lines, Mark, Panel, Row, Series, grouped};
 
 const WIDTH: f64 = 1200.0;
 const HEIGHT: f64 = 300.0;
 /// Requests in one part of the time, at least on average, unless there are few.
 const PART_MIN: u64 = 200;
+/// Models in the title.
+const NAMES_MAX: usize = 4;
 
 /// Draws a run.
 pub(super) fn draw(plan: &Plan, run: &Run, report: &Report) -> String {
-    let models: Vec<&str> = plan.models.iter().take(4).map(|model| model.name.as_str()).collect();
     let share = format!("{:.2} % in time", 100.0 * report.total.in_time_share);
     let row =
         |panel: Lines| Row { height: HEIGHT, panels: vec![Box::new(panel) as Box<dyn Panel>] };
     let figure = Figure {
-        title: format!("{} at {}", models.join(", "), report.url),
+        title: format!("{} at {}", names(plan), report.url),
         subtitle: format!(
             "{} requests a second for {} s: {share}",
             grouped(report.total.sent_rps, 0),
             grouped(report.seconds, 1)
         ),
         width: WIDTH,
-        rows: vec![row(percentiles(plan, run)), row(rates(run)), row(over_time(run, report))],
+        rows: vec![
+            row(percentiles(plan, &run.record)),
+            row(rates(run)),
+            row(over_time(run, report)),
+        ],
     };
     figure.render()
 }
 
-/// Latency against how many are slower, each tenth of them as wide as the last.
-fn percentiles(plan: &Plan, run: &Run) -> Lines {
-    let shares = (0..=160).map(|step| 1.0 - f64::powf(10.0, -f64::from(step) / 40.0));
-    let shares: Vec<f64> = shares.collect();
-    let series = |(model, record): (&super::plan::ModelPlan, &super::record::ModelRecord)| {
-        let latency = &record.latency;
-        // Beyond one in as many as there are, a percentile is the maximum again.
-        let told = |share: &&f64| (1.0 - **share) * latency.len() as f64 >= 1.0;
-        let point =
-            |&share: &f64| (1.0 / (1.0 - share), latency.value_at_quantile(share) as f64 / 1e6);
-        Series::line(&model.name, shares.iter().filter(told).map(point).collect())
-    };
-    let series: Vec<Series> = plan.models.iter().zip(&run.record.models).map(series).collect();
-    let highest = series.iter().flat_map(|line| &line.points).map(|point| point.1);
-    let slos = plan.models.iter().filter_map(|model| Some(model.slo?.as_secs_f64() * 1e3));
-    let (y, mut marks) = latency_axis(highest.fold(0.0, f64::max), slos);
-    let percentiles = [(2.0, "p50"), (10.0, "p90"), (100.0, "p99"), (1000.0, "p99.9")];
-    marks.extend(percentiles.map(|(at, name)| Mark::X(at, name.to_owned())));
-    Lines {
-        title: "Latency: one request in so many takes longer".to_owned(),
-        x: Axis { scale: Scale::Log, ..Axis::fitting("one request in") },
-        y,
-        series,
-        marks,
+/// The first few models, and how many more there are.
+fn names(plan: &Plan) -> String {
+    let names: Vec<&str> = plan.models.iter().map(|model| model.name.as_str()).collect();
+    match names.get(NAMES_MAX..) {
+        Some(more) if !more.is_empty() => {
+            format!("{} and {} more", names[..NAMES_MAX].join(", "), more.len())
+        }
+        _ => names.join(", "),
     }
 }
 
@@ -94,13 +84,13 @@ impl Parts {
     }
 }
 
-/// An axis for latencies, and the objective's line if it is not far above all of them.
-fn latency_axis(longest_ms: f64, slos_ms: impl Iterator<Item = f64>) -> (Axis, Vec<Mark>) {
-    let near: Vec<f64> = slos_ms.filter(|slo| *slo < 3.0 * longest_ms).collect();
+/// An axis for latencies, and the objectives' lines where they are not far above all of them.
+pub(super) fn latency_axis(longest_ms: f64, slos_ms: &[f64]) -> (Axis, Vec<Mark>) {
+    let near = || slos_ms.iter().copied().filter(|slo| *slo < 3.0 * longest_ms);
+    let high = near().filter(|slo| *slo > 0.95 * longest_ms).fold(0.0, f64::max);
     let axis = Axis::from_zero("latency (ms)");
-    let high = near.iter().copied().filter(|slo| *slo > 0.95 * longest_ms).fold(0.0, f64::max);
     let axis = Axis { high: (high > 0.0).then_some(1.1 * high), ..axis };
-    (axis, near.into_iter().map(|ms| Mark::Y(ms, format!("SLO {ms} ms"))).collect())
+    (axis, near().map(|ms| Mark::Y(ms, format!("SLO {ms} ms"))).collect())
 }
 
 fn rates(run: &Run) -> Lines {
@@ -133,7 +123,7 @@ fn over_time(run: &Run, report: &Report) -> Lines {
         Series::line(name, parts.along(run, value))
     };
     let longest = report.total.latency_ms.map_or(0.0, |latency| latency.max);
-    let (y, marks) = latency_axis(longest, report.total.slo_ms.into_iter());
+    let (y, marks) = latency_axis(longest, report.total.slo_ms.as_slice());
     Lines {
         title: "Latency over time".to_owned(),
         x: Axis::from_zero("time (s)"),

@@ -18,14 +18,14 @@ pub(crate) use args::ProfileArgs;
 use report::Report;
 use subject::{Subject, What};
 
-use crate::input::InputError;
+use crate::input::{InputError, objective};
 use crate::output;
 use crate::serve::library_folders;
 
 /// Runs the command. In a repository, a model that cannot be measured does not keep the others from it.
 pub(crate) fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let shapes = args::check_shapes(&args.shape)?;
-    let limit = args.slo_ms.map(args::check_slo).transpose()?;
+    let limit = args.slo_ms.map(objective).transpose()?;
     if let Some(out) = &args.plot {
         output::check_writable("--plot", out)?;
     }

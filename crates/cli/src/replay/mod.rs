@@ -8,8 +8,7 @@ use std::time::Instant;
 
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
-use fermata_dispatch::{Actions, Dispatch, Network};
-use fermata_server::recording::{self, Entry, Reader};
+use fermata_server::recording::{self, Difference, Replay};
 use serde::Serialize;
 
 use crate::input::InputError;
@@ -32,7 +31,7 @@ pub(crate) struct ReplayArgs {
 }
 
 /// What came out.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 struct Report {
     pools: usize,
     events: u64,
@@ -41,13 +40,6 @@ struct Report {
     difference: Option<Difference>,
     recorded_s: f64,
     replayed_s: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Difference {
-    line: usize,
-    recorded: Option<String>,
-    replayed: Option<String>,
 }
 
 /// Replays, and fails if an action differs.
@@ -90,49 +82,14 @@ fn describe(report: &Report) -> String {
 }
 
 fn replay(file: &Path) -> anyhow::Result<Report> {
-    let refuse = |error: recording::ReadError| InputError::Argument {
-        name: "FILE",
-        reason: format!("{}: {error}", file.display()),
-    };
     let open =
         File::open(file).map_err(|source| InputError::Read { file: file.to_owned(), source })?;
-    let mut reader = Reader::new(BufReader::new(open)).map_err(refuse)?;
-    let mut dispatchers: Vec<Box<dyn Dispatch>> = Vec::new();
-    let mut actions = Actions::default();
-    // What the last event led to, and how much of it the recording has confirmed.
-    let (mut expected, mut confirmed) = (Vec::new(), 0);
-    let mut report = Report::default();
     let began = Instant::now();
-    while let Some(entry) = reader.next() {
-        let line = reader.line();
-        let difference = match entry.map_err(refuse)? {
-            Entry::Pool(header) => {
-                dispatchers.push(header.policy.dispatcher(Network::default()));
-                report.pools += 1;
-                None
-            }
-            Entry::Action(recorded) => {
-                let replayed = expected.get(confirmed).cloned();
-                confirmed += 1;
-                report.actions += 1;
-                let same = replayed.as_ref() == Some(&recorded);
-                (!same).then_some(Difference { line, recorded: Some(recorded), replayed })
-            }
-            Entry::Event { pool, time, event, .. } => {
-                let left_over = expected.get(confirmed).cloned();
-                dispatchers[pool].handle(time, event, &mut actions);
-                (expected, confirmed) = (recording::words(&actions), 0);
-                actions.clear();
-                report.events += 1;
-                report.recorded_s = time.as_secs();
-                left_over.map(|action| Difference { line, recorded: None, replayed: Some(action) })
-            }
-        };
-        if difference.is_some() {
-            report.difference = difference;
-            break;
-        }
-    }
-    report.replayed_s = began.elapsed().as_secs_f64();
-    Ok(report)
+    let Replay { pools, events, actions, end, difference } =
+        recording::replay(BufReader::new(open)).map_err(|error| InputError::Argument {
+            name: "FILE",
+            reason: format!("{}: {error}", file.display()),
+        })?;
+    let (recorded_s, replayed_s) = (end.as_secs(), began.elapsed().as_secs_f64());
+    Ok(Report { pools, events, actions, difference, recorded_s, replayed_s })
 }

@@ -74,7 +74,7 @@ fn configure(args: &ServeArgs) -> anyhow::Result<Config> {
         cpu_executors,
         cpu_threads,
         emulated_executors: args.emulated_executors as usize,
-        margin: Span(args.margin_us * 1_000),
+        margin: Span(args.margin_us) * 1_000,
         record: args.record.clone(),
         exit_timeout: Duration::from_secs(args.exit_timeout_secs),
         limits: Limits { request_bytes: (args.max_request_mib as usize) << 20 },

@@ -21,7 +21,7 @@ pub(super) struct SimFile {
 }
 
 /// Larger pools are a slip of the keyboard.
-pub(super) const GPUS_MAX: usize = 100_000;
+pub(crate) const GPUS_MAX: usize = 100_000;
 const MODELS_MAX: usize = 100_000;
 /// More requests than this take hours to simulate: a slip of the pen, most likely.
 const REQUESTS_MAX: f64 = 1e10;

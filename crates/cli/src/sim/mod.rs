@@ -20,6 +20,7 @@ use fermata_sim::{End, Scenario, Search, goodput, min_executors, simulate, sprea
 use crate::args::SimArgs;
 use crate::input::InputError;
 use crate::output;
+pub(crate) use file::GPUS_MAX;
 use file::{Checker, SimFile};
 use progress::Progress;
 use report::Report;
@@ -135,8 +136,8 @@ impl Question {
             load.rate() * profile.shortest().as_secs()
         };
         let busy: f64 = scenario.loads.iter().map(lone).sum();
-        let most = (4.0 * busy) as usize + 64;
-        Ok(Self::MinGpus { most: most.clamp(scenario.executors.len(), file::GPUS_MAX) })
+        let most = ((4.0 * busy) as usize).saturating_add(64);
+        Ok(Self::MinGpus { most: most.clamp(scenario.executors.len(), GPUS_MAX) })
     }
 }
 

@@ -1,17 +1,17 @@
 //! A recording of `fermata serve` as a load: the same requests at the same moments, on another pool.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ModelId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, ModelId, Span, Time};
 use fermata_dispatch::{Event, ModelSpec, Network};
 use fermata_server::recording::{Entry, Header, ReadError, Reader};
 use fermata_sim::{Arrivals, End, Load, Scenario};
 
-use super::file::SimFile;
+use super::file::{GPUS_MAX, SimFile};
 use crate::input::InputError;
 
 /// What is asked instead of what was.
@@ -28,7 +28,8 @@ pub(super) struct Changes<'a> {
 /// What was recorded of one pool.
 struct Pool {
     header: Header,
-    executors: usize,
+    /// Who was there in the end.
+    executors: BTreeSet<ExecutorId>,
     /// By id; an id that was used again, after a reload, goes on as the same model.
     models: BTreeMap<ModelId, Model>,
 }
@@ -37,29 +38,45 @@ struct Model {
     name: String,
     spec: Arc<ModelSpec>,
     arrivals: Vec<Time>,
+    /// How long each of them had.
+    slos: Vec<Span>,
 }
 
 /// Reads a recording as a scenario.
 pub(super) fn read(file: &Path, changes: Changes<'_>) -> Result<SimFile, InputError> {
-    let pools = read_pools(file)?;
-    let pool = choose(file, &pools, changes.pool)?;
+    let open =
+        File::open(file).map_err(|source| InputError::Read { file: file.to_owned(), source })?;
+    let pools =
+        read_pools(BufReader::new(open)).map_err(|error| refuse(file, error.to_string()))?;
+    scenario_of(&pools, changes).map_err(|reason| refuse(file, reason))
+}
+
+fn scenario_of(pools: &[Pool], changes: Changes<'_>) -> Result<SimFile, String> {
+    let pool = choose(pools, changes.pool)?;
+    let name = &pool.header.name;
     let models: Vec<&Model> =
         pool.models.values().filter(|model| !model.arrivals.is_empty()).collect();
     let Some(first) = models.iter().filter_map(|model| model.arrivals.first()).min().copied()
     else {
-        return Err(refuse(file, format!("pool '{}' was asked for nothing", pool.header.name)));
+        return Err(format!("pool '{name}' was asked for nothing"));
     };
+    let executors = changes.gpus.unwrap_or(pool.executors.len());
+    if !(1..=GPUS_MAX).contains(&executors) {
+        return Err(format!("pool '{name}' had {executors} executors in the end: give --gpus"));
+    }
     let load = |model: &&Model| {
         let slo = changes.slo.unwrap_or(model.spec.slo);
         let spec = ModelSpec { slo, profiles: model.spec.profiles.clone() };
         // Time begins with the first request, not with the start of the server.
         let times = model.arrivals.iter().map(|&time| Time::START + (time - first));
-        Load { spec: Arc::new(spec), arrivals: Arrivals::Recorded(times.collect()) }
+        // Each request keeps the deadline it had, unless another objective is asked for.
+        let slos = changes.slo.is_none().then(|| model.slos.clone().into());
+        Load { spec: Arc::new(spec), arrivals: Arrivals::Recorded(times.collect(), slos) }
     };
     let requests = models.iter().map(|model| model.arrivals.len() as u64).sum();
     let scenario = Scenario {
         loads: models.iter().map(load).collect(),
-        executors: vec![ClassId(0); changes.gpus.unwrap_or(pool.executors)],
+        executors: vec![ClassId(0); executors],
         network: Network::default(),
         end: End::Requests(requests),
         seed: 1,
@@ -70,16 +87,13 @@ pub(super) fn read(file: &Path, changes: Changes<'_>) -> Result<SimFile, InputEr
     Ok(SimFile { scenario, names })
 }
 
-fn read_pools(file: &Path) -> Result<Vec<Pool>, InputError> {
-    let wrong = |error: ReadError| refuse(file, error.to_string());
-    let open =
-        File::open(file).map_err(|source| InputError::Read { file: file.to_owned(), source })?;
+fn read_pools(source: impl BufRead) -> Result<Vec<Pool>, ReadError> {
     let mut pools: Vec<Pool> = Vec::new();
-    for entry in Reader::new(BufReader::new(open)).map_err(wrong)? {
-        match entry.map_err(wrong)? {
+    for entry in Reader::new(source)? {
+        match entry? {
             Entry::Action(_) => {}
             Entry::Pool(header) => {
-                pools.push(Pool { header, executors: 0, models: BTreeMap::new() });
+                pools.push(Pool { header, executors: BTreeSet::new(), models: BTreeMap::new() })
             }
             Entry::Event { pool, time, event, name } => pools[pool].note(time, event, name),
         }
@@ -92,21 +106,24 @@ impl Pool {
         match event {
             Event::AddModel { model, spec, .. } => {
                 let name = name.unwrap_or_default();
-                let arrivals = Vec::new();
-                let known = self.models.entry(model).or_insert(Model {
+                let known = self.models.entry(model).or_insert_with(|| Model {
                     name: name.clone(),
                     spec: spec.clone(),
-                    arrivals,
+                    arrivals: Vec::new(),
+                    slos: Vec::new(),
                 });
                 (known.name, known.spec) = (name, spec);
             }
-            Event::Arrive { model, .. } => {
+            Event::Arrive { model, deadline, .. } => {
                 if let Some(model) = self.models.get_mut(&model) {
                     model.arrivals.push(time);
+                    model.slos.push(deadline - time);
                 }
             }
-            Event::Join { .. } => self.executors += 1,
-            Event::Leave { .. } | Event::Fail { .. } => self.executors -= 1,
+            Event::Join { executor, .. } => _ = self.executors.insert(executor),
+            Event::Leave { executor } | Event::Fail { executor } => {
+                self.executors.remove(&executor);
+            }
             _ => {}
         }
     }
@@ -116,19 +133,96 @@ impl Pool {
     }
 }
 
-fn choose<'a>(file: &Path, pools: &'a [Pool], name: Option<&str>) -> Result<&'a Pool, InputError> {
+fn choose<'a>(pools: &'a [Pool], name: Option<&str>) -> Result<&'a Pool, String> {
     let chosen = match name {
         Some(name) => pools.iter().find(|pool| pool.header.name == name),
         None => pools.iter().max_by_key(|pool| pool.requests()),
     };
     chosen.ok_or_else(|| {
         let there: Vec<&str> = pools.iter().map(|pool| pool.header.name.as_str()).collect();
-        let reason =
-            format!("has no pool '{}': it has {}", name.unwrap_or_default(), there.join(", "));
-        refuse(file, reason)
+        match name {
+            Some(name) => format!("has no pool '{name}': it has {}", there.join(", ")),
+            None => "has no pool".to_owned(),
+        }
     })
 }
 
 fn refuse(file: &Path, reason: String) -> InputError {
     InputError::Argument { name: "--recording", reason: format!("{}: {reason}", file.display()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use fermata_dispatch::Policy;
+    use fermata_sim::run;
+
+    use super::*;
+
+    const GOOD: &str = "\
+fermata recording 1
+pool 0 cpu eager
+0 10 join x0 c0
+0 10 join x1 c0
+0 20 add m0 25000000 6000000,7000000 net
+0 30 arrive m0 r0 25000030
+> run x0 m0 30 6000000 r0
+0 40 leave x1
+0 50 arrive m0 r1 25000050
+0 6000030 done x0
+> run x0 m0 6000030 6000000 r1
+0 6000040 fail x0
+";
+
+    fn scenario(text: &str, changes: Changes<'_>) -> Result<Scenario, String> {
+        let pools = read_pools(text.as_bytes()).map_err(|error| error.to_string())?;
+        scenario_of(&pools, changes).map(|file| file.scenario)
+    }
+
+    #[test]
+    fn a_pool_that_everyone_left_needs_a_number() {
+        let said = scenario(GOOD, Changes::default()).unwrap_err();
+        assert_eq!(said, "pool 'cpu' had 0 executors in the end: give --gpus");
+        let two = Changes { gpus: Some(2), ..Changes::default() };
+        assert_eq!(scenario(GOOD, two).unwrap().executors.len(), 2);
+        let said = scenario("fermata recording 1\n", two).unwrap_err();
+        assert_eq!(said, "has no pool");
+    }
+
+    #[test]
+    fn requests_keep_their_deadlines_unless_another_objective_is_asked_for() {
+        // One request takes 6 ms: the second is known to be late when it comes.
+        let hurried = GOOD.replace("arrive m0 r1 25000050", "arrive m0 r1 5000050");
+        let asked = |slo| {
+            let scenario = scenario(&hurried, Changes { pool: None, slo, gpus: Some(2) }).unwrap();
+            let stats = run(&scenario, "eager".parse().unwrap()).total();
+            (stats.in_time, stats.bad())
+        };
+        assert_eq!(asked(None), (1, 1));
+        assert_eq!(asked(Some(Span::from_ms(7.0))), (2, 0));
+    }
+
+    #[test]
+    fn lines_that_are_lost_doubled_or_swapped_bring_nothing_down() {
+        let lines: Vec<&str> = GOOD.lines().collect();
+        let mut variants = Vec::new();
+        for at in 0..lines.len() {
+            let (mut lost, mut doubled) = (lines.clone(), lines.clone());
+            lost.remove(at);
+            doubled.insert(at, lines[at]);
+            variants.extend([lost, doubled]);
+            variants.extend((0..at).map(|other| {
+                let mut swapped = lines.clone();
+                swapped.swap(at, other);
+                swapped
+            }));
+        }
+        let policy: Policy = "fermata".parse().unwrap();
+        let simulated = variants.iter().filter(|lines| {
+            let text = lines.join("\n") + "\n";
+            let scenario = scenario(&text, Changes { gpus: Some(1), ..Changes::default() });
+            scenario.map(|scenario| run(&scenario, policy)).is_ok()
+        });
+        let simulated = simulated.count();
+        assert!(0 < simulated && simulated < variants.len() / 2, "{simulated}");
+    }
 }

@@ -26,6 +26,8 @@ const EPOCH_SHORTEST: Span = Span(10_000_000_000);
 const BAND: (f64, f64) = (0.8, 1.1);
 /// A count within this many standard deviations of the expected one is no change of the load.
 const SIGNIFICANCE: f64 = 3.0;
+/// One turn takes at most so many nanoseconds, some minutes: the clock of the turns must not come to its end.
+const STRIDE_MAX: f64 = 1e12;
 
 /// The frontend, the backends and their scheduler in one.
 #[derive(Clone, Debug)]
@@ -336,7 +338,7 @@ impl Nexus {
                     profile: lane.profile.clone(),
                     reach: lane.reach.clone(),
                     batch: member.batch,
-                    stride: Span((1.0 / member.rate) as u64),
+                    stride: Span((1.0 / member.rate).min(STRIDE_MAX) as u64),
                     queue: Queue::default(),
                 });
             }

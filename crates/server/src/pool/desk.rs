@@ -13,10 +13,10 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
 use fermata_core::Time;
+use fermata_engine::thread::be_punctual;
 
 use super::clock::Clock;
 use super::driver::{Driver, Message};
-use crate::timer_slack;
 
 /// A pool's desk.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Desk {
 
     /// The timer's thread.
     fn keep_time(&self) {
-        timer_slack::shorten();
+        be_punctual();
         let mut due = Time::NEVER;
         loop {
             let mut seat = self.driver.lock().unwrap_or_else(PoisonError::into_inner);

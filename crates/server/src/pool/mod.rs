@@ -117,13 +117,14 @@ impl Pool {
         spec: ModelSpec,
         sessions: Vec<Box<dyn Session>>,
         corrector: Option<Corrector>,
-    ) -> Place {
+    ) -> Result<Place, Stopping> {
         assert_eq!(sessions.len(), self.executors, "one session for each executor");
         let (reply, model) = crossbeam_channel::bounded(1);
         let (name, spec) = (name.to_owned(), Arc::new(spec));
         self.send(Message::Add { name, spec, sessions, corrector, reply });
-        let model = model.recv().expect("the driver answers as long as there is a pool");
-        Place { pool: self.clone(), model }
+        // A load may take so long that the pool is stopped meanwhile.
+        let model = model.recv().map_err(|_| Stopping)?;
+        Ok(Place { pool: self.clone(), model })
     }
 
     /// Finishes what is there, and ends the threads. Requests that come later are lost: stop them first.
@@ -146,6 +147,11 @@ impl Drop for Pool {
         self.send(Message::Stop);
     }
 }
+
+/// A pool that takes no more models.
+#[derive(Debug, thiserror::Error)]
+#[error("the server is stopping")]
+pub(crate) struct Stopping;
 
 /// A model's place in a pool. Giving it up ends its service there.
 #[derive(Debug)]
@@ -198,5 +204,26 @@ impl Drop for Guard<'_> {
             let (model, request, deadline) = (self.place.model, self.id, self.deadline);
             self.place.pool.send(Message::Cancel { model, request, deadline });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fermata_core::Profile;
+
+    use super::*;
+
+    #[test]
+    fn a_pool_that_was_stopped_takes_no_more_models() {
+        let (name, margin) = ("test".to_owned(), Span::ZERO);
+        let policy = Policy::FERMATA;
+        let config = PoolConfig { name, executors: 0, policy, margin, recorder: None };
+        let pool = Pool::start(config, Clock::start()).unwrap();
+        let profile = Profile::from_table([Span::from_ms(1.0)]).unwrap();
+        let spec = ModelSpec::uniform(Span::from_ms(9.0), profile);
+        assert!(pool.add("early", spec.clone(), Vec::new(), None).is_ok());
+        pool.stop();
+        let refused = pool.add("late", spec, Vec::new(), None);
+        assert_eq!(refused.unwrap_err().to_string(), "the server is stopping");
     }
 }

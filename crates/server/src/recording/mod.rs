@@ -13,10 +13,14 @@
 //! > run x0 m0 5000 6125000 r0
 //! ```
 
+mod check;
 mod reader;
+mod replay;
+#[cfg(test)]
+mod tests;
 mod text;
 mod writer;
 
 pub use reader::{Entry, Header, ReadError, Reader};
-pub use text::words;
+pub use replay::{Difference, Replay, replay};
 pub use writer::{Recorder, Recording};

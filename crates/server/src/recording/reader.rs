@@ -6,6 +6,9 @@ use std::str::FromStr;
 use fermata_core::Time;
 use fermata_dispatch::{Event, Policy};
 
+use super::check::Check;
+use super::text;
+
 /// A pool, as the recording's head describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
@@ -43,7 +46,7 @@ pub enum ReadError {
     /// The file.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// A line that says nothing known.
+    /// A line that says nothing known, or what cannot have happened.
     #[error("line {line}: {reason}")]
     Line {
         /// Which line, from one.
@@ -53,19 +56,23 @@ pub enum ReadError {
     },
 }
 
-/// The entries of a recording, in order.
+/// The entries of a recording, in order, each held against those before: what it gives can be handed to a
+/// dispatcher.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: R,
     line: usize,
     text: String,
-    pools: usize,
+    pools: Vec<Check>,
+    /// The pool of the last event: the actions that follow are its own.
+    last: Option<usize>,
 }
 
 impl<R: BufRead> Reader<R> {
     /// Begins to read; the first line must say what it is.
     pub fn new(source: R) -> Result<Self, ReadError> {
-        let mut reader = Self { source, line: 0, text: String::new(), pools: 0 };
+        let mut reader =
+            Self { source, line: 0, text: String::new(), pools: Vec::new(), last: None };
         if !reader.advance()? || reader.text != "fermata recording 1" {
             let reason = "is not a recording: it must begin with 'fermata recording 1'".to_owned();
             return Err(ReadError::Line { line: 1, reason });
@@ -90,14 +97,16 @@ impl<R: BufRead> Reader<R> {
 
     fn entry(&mut self) -> Result<Entry, String> {
         if let Some(words) = self.text.strip_prefix("> ") {
+            let pool = self.last.ok_or("an action without an event before it")?;
+            self.pools[pool].action(&text::read_action(words)?)?;
             return Ok(Entry::Action(words.to_owned()));
         }
         if let Some(words) = self.text.strip_prefix("pool ") {
             let header = read_header(words).ok_or("expected pool NUMBER NAME POLICY")?;
-            if header.pool != self.pools {
-                return Err(format!("expected pool {}", self.pools));
+            if header.pool != self.pools.len() {
+                return Err(format!("expected pool {}", self.pools.len()));
             }
-            self.pools += 1;
+            self.pools.push(Check::default());
             return Ok(Entry::Pool(header));
         }
         let mut words = self.text.splitn(3, ' ');
@@ -105,13 +114,15 @@ impl<R: BufRead> Reader<R> {
             let word = words.next().unwrap_or_default();
             word.parse().map_err(|_| format!("expected {what}, found '{word}'"))
         };
-        let (pool, time) = (number("the number of a pool")?, number("a time")?);
-        if pool >= self.pools as u64 {
-            return Err(format!("there is no pool {pool}"));
-        }
-        let (event, name) = super::text::read_event(words.next().unwrap_or_default())?;
+        let (pool, time) = (number("the number of a pool")?, Time(number("a time")?));
+        let known =
+            usize::try_from(pool).ok().and_then(|pool| Some((pool, self.pools.get_mut(pool)?)));
+        let (pool, check) = known.ok_or_else(|| format!("there is no pool {pool}"))?;
+        let (event, name) = text::read_event(words.next().unwrap_or_default())?;
+        check.event(time, &event)?;
+        self.last = Some(pool);
         let name = name.map(str::to_owned);
-        Ok(Entry::Event { pool: pool as usize, time: Time(time), event, name })
+        Ok(Entry::Event { pool, time, event, name })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Events and actions as words, and back.
 
 use std::fmt::Write as _;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use fermata_core::{ClassId, ExecutorId, ModelId, Profile, RequestId, Span, Time};
@@ -37,7 +38,7 @@ pub(super) fn write_event(event: &Event, name: &str, out: &mut String) {
 }
 
 /// What a dispatcher asked for in the words of `Entry::Action`, a line each.
-pub fn words(actions: &Actions) -> Vec<String> {
+pub(super) fn words(actions: &Actions) -> Vec<String> {
     let mut text = String::new();
     write_actions(actions, &mut text);
     text.lines().map(|line| line.trim_start_matches("> ").to_owned()).collect()
@@ -69,34 +70,66 @@ pub(super) fn read_event(text: &str) -> Result<(Event, Option<&str>), String> {
     let mut words = Words { rest };
     let event = match word {
         "add" => {
-            let (model, spec) = (ModelId(words.id('m')? as u32), words.spec()?);
+            let (model, spec) = (ModelId(words.id('m')?), words.spec()?);
             let name = words.rest;
             return Ok((Event::AddModel { model, spec, gap: None }, Some(name)));
         }
         "arrive" => Event::Arrive {
-            model: ModelId(words.id('m')? as u32),
+            model: ModelId(words.id('m')?),
             request: RequestId(words.id('r')?),
             deadline: Time(words.number()?),
         },
         "cancel" => Event::Cancel {
-            model: ModelId(words.id('m')? as u32),
+            model: ModelId(words.id('m')?),
             request: RequestId(words.id('r')?),
             deadline: Time(words.number()?),
         },
-        "done" => Event::Done { executor: ExecutorId(words.id('x')? as u32) },
-        "fail" => Event::Fail { executor: ExecutorId(words.id('x')? as u32) },
-        "join" => Event::Join {
-            executor: ExecutorId(words.id('x')? as u32),
-            class: ClassId(words.id('c')? as u16),
-        },
+        "done" => Event::Done { executor: ExecutorId(words.id('x')?) },
+        "fail" => Event::Fail { executor: ExecutorId(words.id('x')?) },
+        "join" => {
+            Event::Join { executor: ExecutorId(words.id('x')?), class: ClassId(words.id('c')?) }
+        }
         "late" => Event::Late { by: Span(words.number()?) },
-        "leave" => Event::Leave { executor: ExecutorId(words.id('x')? as u32) },
-        "profile" => Event::Profile { model: ModelId(words.id('m')? as u32), spec: words.spec()? },
-        "remove" => Event::RemoveModel { model: ModelId(words.id('m')? as u32) },
+        "leave" => Event::Leave { executor: ExecutorId(words.id('x')?) },
+        "profile" => Event::Profile { model: ModelId(words.id('m')?), spec: words.spec()? },
+        "remove" => Event::RemoveModel { model: ModelId(words.id('m')?) },
         "wake" => Event::Wakeup,
         _ => return Err(format!("unknown event '{word}'")),
     };
     if words.rest.is_empty() { Ok((event, None)) } else { Err("too many words".to_owned()) }
+}
+
+/// What a recorded action did to executors and requests.
+#[derive(Debug, PartialEq)]
+pub(super) enum Deed {
+    Drop { model: ModelId, request: RequestId },
+    Preempt { executor: ExecutorId },
+    Run { executor: ExecutorId, model: ModelId, requests: Vec<RequestId> },
+}
+
+/// Reads an action, without its `> `; the error says what was expected.
+pub(super) fn read_action(text: &str) -> Result<Deed, String> {
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let mut words = Words { rest };
+    let deed = match word {
+        "drop" => {
+            let (model, request) = (ModelId(words.id('m')?), RequestId(words.id('r')?));
+            words.next(); // Why is of no consequence.
+            Deed::Drop { model, request }
+        }
+        "preempt" => Deed::Preempt { executor: ExecutorId(words.id('x')?) },
+        "run" => {
+            let (executor, model) = (ExecutorId(words.id('x')?), ModelId(words.id('m')?));
+            let (_start, _latency) = (words.number()?, words.number()?);
+            let mut requests = vec![RequestId(words.id('r')?)];
+            while !words.rest.is_empty() {
+                requests.push(RequestId(words.id('r')?));
+            }
+            Deed::Run { executor, model, requests }
+        }
+        _ => return Err(format!("unknown action '{word}'")),
+    };
+    if words.rest.is_empty() { Ok(deed) } else { Err("too many words".to_owned()) }
 }
 
 fn word(reason: DropReason) -> &'static str {
@@ -139,7 +172,7 @@ impl<'a> Words<'a> {
         word.parse().map_err(|_| format!("expected a number, found '{word}'"))
     }
 
-    fn id(&mut self, letter: char) -> Result<u64, String> {
+    fn id<N: FromStr>(&mut self, letter: char) -> Result<N, String> {
         let word = self.next();
         let number = word.strip_prefix(letter).and_then(|digits| digits.parse().ok());
         number.ok_or_else(|| format!("expected {letter} and a number, found '{word}'"))

@@ -55,7 +55,7 @@ fn load_point(scenario: &Scenario, policy: Policy, rate: f64, seconds: f64) -> L
 
 /// How long the only request of a ResNet50 waits for an executor that has nothing else to do.
 pub fn lone_wait(policy: Policy) -> Span {
-    let arrivals = Arrivals::Recorded([Time::START + Span::from_secs(1.0)].into());
+    let arrivals = Arrivals::Recorded([Time::START + Span::from_secs(1.0)].into(), None);
     let scenario = Scenario {
         loads: vec![Load { spec: Model::resnet50(25.0).spec(), arrivals }],
         executors: vec![ClassId(0)],
