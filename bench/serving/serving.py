@@ -29,6 +29,7 @@ from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench" / "triton"))
+import lone  # noqa: E402
 import report  # noqa: E402
 import triton  # noqa: E402
 
@@ -179,15 +180,23 @@ def measure_identity(args):
 def measure_lone(args):
     """What is added to a request that is alone: the model takes one millisecond."""
     settings = 'engine = "emulated"\nslo_ms = 100\nalpha_ms = 0.1\nbeta_ms = 0.9\n' + VECTOR
-    rows = []
+    port = lambda url: int(url.rsplit(":", 1)[1])  # noqa: E731
     with serving(args, {"lone": (settings, None)}) as server:
-        for protocol in ("http", "grpc"):
-            options = ["lone", "--rate", 25, "--arrivals", "uniform", "--duration", seconds(args, 60), "--slo-ms", 100]
-            found = triton.load(args, getattr(server, protocol), *options)
-            added = {quantile: 1000 * (value - 1) for quantile, value in found["latency_ms"].items()}
-            rows.append({"protocol": protocol, "added_us": added, "counts": found["counts"], "lag_us": found["lag_us"]})
-            triton.say(f"{protocol}: added {added['p50']:.0f} us, P99 {added['p99']:.0f} us")
+        clients = {"http": lone.Http(port(server.http), "lone"), "grpc": lone.Grpc(port(server.grpc), "lone"), "echo": lone.Echo()}
+        taken = lone.microseconds(*clients.values(), count=300 if args.quick else 1000)
+        clients["echo"].end()
+    *served, echo = (quantiles(times) for times in taken)
+    rows = []
+    for protocol, whole in zip(clients, served):
+        added = {name: value - 1000 - echo["p50"] for name, value in whole.items()}
+        rows.append({"protocol": protocol, "whole_us": whole, "added_us": added, "echo_us": echo, "count": len(taken[0])})
+        triton.say(f"{protocol}: {whole['p50']:.0f} us, of it added {added['p50']:.0f}, P99 {added['p99']:.0f}; an echo {echo['p50']:.0f}")
     return rows
+
+
+def quantiles(times):
+    """Of sorted times."""
+    return {name: times[min(int(share * len(times)), len(times) - 1)] for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))}
 
 
 def measure_overload(args):
