@@ -88,11 +88,14 @@ impl Market {
     pub fn report(&mut self, before: Option<Report>, after: Option<Report>) {
         self.models = self.models + usize::from(after.is_some()) - usize::from(before.is_some());
         let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
-        self.total.load += after.load - before.load;
-        self.total.alone += after.alone - before.alone;
-        self.total.gain += after.gain - before.gain;
-        self.total.variation += after.variation - before.variation;
-        self.total.bad += after.bad - before.bad;
+        // What is left when all models are quiet is rounding, and must not fall below nothing.
+        let add =
+            |total: &mut f64, before: f64, after: f64| *total = (*total + after - before).max(0.0);
+        add(&mut self.total.load, before.load, after.load);
+        add(&mut self.total.alone, before.alone, after.alone);
+        add(&mut self.total.gain, before.gain, after.gain);
+        add(&mut self.total.variation, before.variation, after.variation);
+        add(&mut self.total.bad, before.bad, after.bad);
         if self.models == 0 {
             self.total = Report::default(); // Nothing of the rounding stays behind.
         }
@@ -176,6 +179,15 @@ mod tests {
         assert!(market.signal().hold, "half a moment saved per moment held, at a low price");
         market.report(Some(report(1.0)), Some(report(3.0)));
         assert!((market.signal().load - 0.875).abs() < 1e-12);
+        market.report(Some(report(3.0)), Some(report(0.1)));
+        market.report(Some(report(0.5)), Some(report(0.2)));
+        for (before, after) in [(0.1, 0.3), (0.3, 0.0), (0.2, 0.0)] {
+            market.report(Some(report(before)), Some(report(after)));
+        }
+        let Signal { load, price, .. } = *market.signal();
+        assert!((0.0..1e-9).contains(&load) && price >= 0.0, "{load} {price}");
+        market.report(Some(report(0.0)), Some(report(3.0)));
+        market.report(Some(report(0.0)), Some(report(0.5)));
         market.report(Some(report(3.0)), None);
         market.report(Some(report(0.5)), None);
         assert_eq!(market.total, Report::default());

@@ -210,6 +210,15 @@ impl RankMachine {
         }
     }
 
+    /// A model has no candidates for any class, until it informs of new ones.
+    #[inline]
+    pub fn forget(&mut self, model: ModelId) {
+        for class in &mut self.classes {
+            class.held.clear(model.index());
+            class.waiting.clear(model.index());
+        }
+    }
+
     /// A candidate that was held before, and still is, changed.
     #[inline]
     pub fn inform_held(&mut self, model: ModelId, class: ClassId, candidate: &Candidate) {

@@ -5,6 +5,7 @@
 //! There is no clock here. Runs are independent values, so a search spreads them over the cores.
 
 mod check;
+mod delayed;
 mod feed;
 mod histogram;
 mod scenario;
@@ -14,6 +15,7 @@ pub mod symphony;
 mod world;
 
 pub use check::{Checker, Log, Promises};
+pub use delayed::Delayed;
 pub use feed::Drawn;
 pub use histogram::Histogram;
 pub use scenario::{Arrivals, End, Fault, FaultKind, Load, Scenario};

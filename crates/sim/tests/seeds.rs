@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use fermata_core::{ClassId, ExecutorId, Profile, Span, Time};
 use fermata_dispatch::{ModelSpec, Network, Policy};
-use fermata_sim::{Checker, End, Fault, FaultKind, Load, Log, Promises, Scenario, Stats, simulate};
+use fermata_sim::{
+    Checker, Delayed, End, Fault, FaultKind, Load, Log, Promises, Scenario, Stats, simulate,
+};
 use fermata_workload::Process;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -64,6 +66,28 @@ fn random_options_keep_the_invariants() {
                 && !scenario.faults.iter().any(|fault| matches!(fault.kind, FaultKind::Slow(_)));
             if perfect && promises.in_time {
                 assert_eq!(total.late, 0, "seed {seed}: {name} is late in a perfect world");
+            }
+        }
+    }
+}
+
+/// The machines of a pool on threads of their own, as far as virtual time can tell.
+#[test]
+fn messages_that_take_their_time_break_no_invariant() {
+    for seed in seeds() {
+        let scenario = options(seed);
+        println!("seed {seed}: {scenario:#?}");
+        for (name, promises) in POLICIES {
+            let Policy::Rules(rules) = name.parse().unwrap() else { continue };
+            for (shards, longest) in [(1, 0), (2, 20_000), (3, 1_000_000)] {
+                println!("seed {seed}: {name}, {shards} shards, {longest} ns");
+                let longest = Span(longest);
+                let mut pool = Delayed::new(rules, scenario.network, shards, 2, longest, seed);
+                let mut checker = Checker::new(scenario.network, promises);
+                let total = simulate(&scenario, &mut pool, &mut checker, None).total();
+                let left = total.in_time + total.late + total.dropped + total.cancelled;
+                assert_eq!(total.offered, left, "seed {seed}: {name} lost requests");
+                assert_eq!(total.offered, checker.end().entered);
             }
         }
     }

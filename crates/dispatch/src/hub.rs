@@ -1,0 +1,129 @@
+//! The rank machine and the market of a pool whose model machines are elsewhere, in shards.
+
+use fermata_core::{ClassId, ExecutorId, ModelId, Span, Time};
+
+use crate::event::Network;
+use crate::price::{Market, Signal};
+use crate::rank::RankMachine;
+use crate::shard::{News, Post, Promise};
+
+/// The one place of a pool that all its shards talk to. It works at the rate of batches.
+#[derive(Clone, Debug, Default)]
+pub struct Hub {
+    rank: RankMachine,
+    market: Market,
+    /// What it knows of each model.
+    models: Vec<Known>,
+    /// How often each executor has come.
+    stays: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// How many executors were granted.
+    granted: u32,
+    /// When the candidate that was posted last was ready.
+    ready: Time,
+}
+
+impl Hub {
+    /// A pool without executors and models.
+    pub fn new(network: Network) -> Self {
+        Self { rank: RankMachine::new(network), ..Self::default() }
+    }
+
+    /// What every model may know.
+    #[inline]
+    pub fn signal(&self) -> &Signal {
+        self.market.signal()
+    }
+
+    /// An idle executor is there from now on.
+    pub fn join(&mut self, now: Time, executor: ExecutorId, class: ClassId) {
+        if executor.index() >= self.stays.len() {
+            self.stays.resize(executor.index() + 1, 0);
+        }
+        self.stays[executor.index()] += 1;
+        self.rank.join(now, executor, class);
+        self.market.set_executors(self.rank.executors(), self.rank.main_class());
+    }
+
+    /// An executor gets no more batches. What it runs it finishes.
+    pub fn leave(&mut self, executor: ExecutorId) {
+        self.rank.leave(executor);
+        self.market.set_executors(self.rank.executors(), self.rank.main_class());
+    }
+
+    /// An executor is gone. Whoever gave it its batches brings them back to their shards.
+    pub fn fail(&mut self, executor: ExecutorId) {
+        self.rank.fail(executor);
+        self.market.set_executors(self.rank.executors(), self.rank.main_class());
+    }
+
+    /// An executor finished a batch. The hub has heard that it was started.
+    #[inline]
+    pub fn done(&mut self, now: Time, executor: ExecutorId) {
+        self.rank.done(now, executor);
+    }
+
+    /// Wakeups come late by as much as this.
+    pub fn set_slack(&mut self, slack: Span) {
+        self.market.set_slack(slack);
+    }
+
+    /// What a model posted for a class.
+    #[inline]
+    pub fn post(&mut self, now: Time, model: ModelId, class: ClassId, post: &Post) {
+        if model.index() >= self.models.len() {
+            self.models.resize(model.index() + 1, Known::default());
+            self.rank.grow(model.index() + 1);
+        }
+        let known = &mut self.models[model.index()];
+        if post.answered != known.granted {
+            return; // A promise is under way: what the model has when it has answered, it will post.
+        }
+        known.ready = post.candidate.ready;
+        let candidate = Some(&post.candidate).filter(|candidate| candidate.size > 0);
+        self.rank.inform_candidate(now, model, class, candidate);
+    }
+
+    /// News of a shard.
+    #[inline]
+    pub fn hear(&mut self, news: News) {
+        match news {
+            News::Started { executor, stay, start, latency } => {
+                self.market.note_batch(latency);
+                if self.stays[executor.index()] == stay {
+                    self.rank.inform_executor(executor, start, latency);
+                }
+            }
+            News::Returned { executor, stay } => {
+                if self.stays[executor.index()] == stay {
+                    self.rank.return_executor(executor);
+                }
+            }
+            News::Reported { before, after } => self.market.report(before, after),
+        }
+    }
+
+    /// The next executor that is to be promised at this moment, if any.
+    #[inline]
+    pub fn next_promise(&mut self, now: Time) -> Option<Promise> {
+        if self.rank.is_settled(now) {
+            return None;
+        }
+        while self.rank.next_ready(now).is_some() {}
+        let grant = self.rank.poll(now)?;
+        let known = &mut self.models[grant.model.index()];
+        known.granted += 1;
+        self.rank.forget(grant.model);
+        let stay = self.stays[grant.executor.index()];
+        Some(Promise { grant, stay, ready: known.ready })
+    }
+
+    /// When to look for promises again, should nothing else happen first.
+    #[inline]
+    pub fn next_wakeup(&self) -> Time {
+        self.rank.next_wakeup()
+    }
+}
