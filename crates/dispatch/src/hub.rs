@@ -14,8 +14,19 @@ pub struct Hub {
     market: Market,
     /// What it knows of each model.
     models: Vec<Known>,
-    /// How often each executor has come.
-    stays: Vec<u32>,
+    executors: Vec<Stay>,
+}
+
+/// What the rank machine need not know of an executor: its promises are kept at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stay {
+    /// How often it has come.
+    number: u32,
+    /// It was promised, and that was not answered yet.
+    promised: bool,
+    /// It finished this many batches since it was promised. Until the answer it is the promise's: idle, it would be
+    /// promised once more.
+    done: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,10 +51,11 @@ impl Hub {
 
     /// An idle executor is there from now on.
     pub fn join(&mut self, now: Time, executor: ExecutorId, class: ClassId) {
-        if executor.index() >= self.stays.len() {
-            self.stays.resize(executor.index() + 1, 0);
+        if executor.index() >= self.executors.len() {
+            self.executors.resize(executor.index() + 1, Stay::default());
         }
-        self.stays[executor.index()] += 1;
+        let stay = &mut self.executors[executor.index()];
+        *stay = Stay { number: stay.number + 1, promised: false, done: 0 };
         self.rank.join(now, executor, class);
         self.market.set_executors(self.rank.executors(), self.rank.main_class());
     }
@@ -56,6 +68,7 @@ impl Hub {
 
     /// An executor is gone. Whoever gave it its batches brings them back to their shards.
     pub fn fail(&mut self, executor: ExecutorId) {
+        self.executors[executor.index()].done = 0;
         self.rank.fail(executor);
         self.market.set_executors(self.rank.executors(), self.rank.main_class());
     }
@@ -63,7 +76,12 @@ impl Hub {
     /// An executor finished a batch. The hub has heard that it was started.
     #[inline]
     pub fn done(&mut self, now: Time, executor: ExecutorId) {
-        self.rank.done(now, executor);
+        let stay = &mut self.executors[executor.index()];
+        if stay.promised {
+            stay.done += 1;
+        } else {
+            self.rank.done(now, executor);
+        }
     }
 
     /// Wakeups come late by as much as this.
@@ -89,20 +107,37 @@ impl Hub {
 
     /// News of a shard.
     #[inline]
-    pub fn hear(&mut self, news: News) {
+    pub fn hear(&mut self, now: Time, news: News) {
         match news {
             News::Started { executor, stay, start, latency } => {
                 self.market.note_batch(latency);
-                if self.stays[executor.index()] == stay {
+                if self.is_of(executor, stay) {
                     self.rank.inform_executor(executor, start, latency);
+                    self.answered(now, executor);
                 }
             }
             News::Returned { executor, stay } => {
-                if self.stays[executor.index()] == stay {
+                if self.is_of(executor, stay) {
                     self.rank.return_executor(executor);
+                    self.answered(now, executor);
                 }
             }
             News::Reported { before, after } => self.market.report(before, after),
+        }
+    }
+
+    #[inline]
+    fn is_of(&self, executor: ExecutorId, stay: u32) -> bool {
+        self.executors[executor.index()].number == stay
+    }
+
+    /// A promise was answered.
+    #[inline]
+    fn answered(&mut self, now: Time, executor: ExecutorId) {
+        let stay = &mut self.executors[executor.index()];
+        stay.promised = false;
+        for _ in 0..std::mem::take(&mut stay.done) {
+            self.rank.done(now, executor);
         }
     }
 
@@ -117,8 +152,9 @@ impl Hub {
         let known = &mut self.models[grant.model.index()];
         known.granted += 1;
         self.rank.forget(grant.model);
-        let stay = self.stays[grant.executor.index()];
-        Some(Promise { grant, stay, ready: known.ready })
+        let stay = &mut self.executors[grant.executor.index()];
+        stay.promised = true;
+        Some(Promise { grant, stay: stay.number, ready: known.ready })
     }
 
     /// When to look for promises again, should nothing else happen first.

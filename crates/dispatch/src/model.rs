@@ -12,7 +12,7 @@ use crate::pace::Pace;
 use crate::price::{Report, Signal};
 use crate::queue::Queue;
 use crate::rank::Candidate;
-use crate::rules::{Rules, Window};
+use crate::rules::{Gather, Rules, Window};
 use crate::tuning::Tuning;
 
 /// Below this load of the pool, a model's batch in the full pool is no longer extrapolated.
@@ -244,7 +244,13 @@ impl ModelMachine {
         self.there_until = self.there_until.max(start + Span(latency.0 / 2));
         // What this batch gives up is lost, unless another class's candidate still counts on it.
         let others = self.lanes.iter().filter(|lane| lane.class != class);
-        let lost = others.map(Lane::skip).min().unwrap_or(skip).min(skip);
+        let mut lost = others.map(Lane::skip).min().unwrap_or(skip).min(skip);
+        if self.rules.gather == Gather::Prefix {
+            // It gives up nobody who could still go with another executor: this one may be free later than it seemed
+            // when it was asked for.
+            let heads = self.queue.as_slice()[..lost].iter();
+            lost = heads.take_while(|head| self.is_hopeless(now, head)).count();
+        }
         batch.extend_from_slice(&self.queue.as_slice()[skip..skip + size]);
         self.queue.take(lost).iter().copied().for_each(dropped);
         if lost == skip {

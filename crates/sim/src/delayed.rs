@@ -185,14 +185,11 @@ impl Delayed {
 
     fn deliver(&mut self, now: Time, letter: Letter, actions: &mut Actions) {
         match letter {
-            Letter::Done(executor) => {
-                // The one that it was of may have failed in the meantime: then this is void.
-                self.hub.done(now, executor);
-            }
+            Letter::Done(executor) => self.hub.done(now, executor),
             Letter::Fail(executor) => self.hub.fail(executor),
             Letter::Join(executor, class) => self.hub.join(now, executor, class),
             Letter::Leave(executor) => self.hub.leave(executor),
-            Letter::News(news) => self.hub.hear(news),
+            Letter::News(news) => self.hub.hear(now, news),
             Letter::Post(model, class) => {
                 if let Some(post) = self.post_office.posted.remove(&(model, class)) {
                     self.hub.post(now, model, class, &post);
