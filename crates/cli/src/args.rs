@@ -6,6 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args as Arguments, CommandFactory, FromArgMatches, Parser, Subcommand};
 use fermata_dispatch::Policy;
 
+use crate::bench::SchedulerArgs;
 use crate::load::LoadArgs;
 use crate::models::ModelsArgs;
 use crate::profile::ProfileArgs;
@@ -66,7 +67,7 @@ const EXAMPLES: &str = "Examples:
   fermata top http://localhost:8000                   what it does, live
   fermata bench symphony --quick                      the paper's experiments, roughly";
 
-/// Repeats published experiments and writes what comes out.
+/// Repeats published experiments, measures the scheduler, and writes what comes out.
 #[derive(Debug, Arguments)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
@@ -75,6 +76,7 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Suite {
+    Scheduler(SchedulerArgs),
     Symphony(SymphonyArgs),
 }
 

@@ -3,6 +3,7 @@
 
 mod executors;
 mod offered;
+mod stalls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,6 +19,8 @@ use self::offered::Offered;
 use crate::bell::Bell;
 use crate::link::{Room, ShardEnd, link};
 use crate::rank_side::{Executors, RankSide};
+
+pub use self::stalls::{Stalls, stalls};
 
 /// What is tried.
 #[derive(Clone, Debug)]
@@ -36,6 +39,8 @@ pub struct Trial {
     pub length: Span,
     /// Whether threads that have nothing to do keep looking, in place of sleeping.
     pub spin: bool,
+    /// Whether each thread stays on a core of its own.
+    pub pin: bool,
     /// Of the requests.
     pub seed: u64,
 }
@@ -67,6 +72,8 @@ const BUSY: f64 = 0.8;
 const FIXED: f64 = 5.072 / 1.053;
 /// The least SLO.
 const SLO_MIN: f64 = 0.025;
+/// So many requests come in a step of virtual time.
+const STEP: f64 = 24.0;
 /// A turn takes no more requests than this, however many have come.
 const TURN: usize = 512;
 
@@ -92,15 +99,21 @@ impl Trial {
         let began = Instant::now();
         let clock = || Time(began.elapsed().as_nanos() as u64);
         thread::scope(|scope| {
-            for side in &mut sides {
+            for (at, side) in sides.iter_mut().enumerate() {
                 let (done, working, hub_bell) = (&done, &working, &hub_bell);
                 scope.spawn(move || {
+                    if self.pin {
+                        stay_on_core(at + 1);
+                    }
                     side.drive(self.spin, &clock);
                     if working.fetch_sub(1, Ordering::AcqRel) == 1 {
                         done.store(true, Ordering::Release);
                         hub_bell.ring();
                     }
                 });
+            }
+            if self.pin {
+                stay_on_core(0);
             }
             while !done.load(Ordering::Acquire) {
                 let now = clock();
@@ -114,8 +127,10 @@ impl Trial {
         gather(sides, began.elapsed())
     }
 
-    /// Runs it on this thread, in steps of virtual time: the same instructions each time.
-    pub fn run_in_steps(&self, step: Span) -> Outcome {
+    /// Runs it on this thread, in steps of virtual time: the same instructions each time. After each step `look` is
+    /// told how many requests have come.
+    pub fn run_in_steps(&self, mut look: impl FnMut(u64)) -> Outcome {
+        let step = self.step();
         let (mut rank, mut executors, mut sides) = self.parts();
         let mut now = Time::START;
         while sides.iter().any(|side| !side.is_done()) {
@@ -124,8 +139,17 @@ impl Trial {
             }
             rank.turn(now, &mut executors);
             now += step;
+            look(sides.iter().map(|side| side.came).sum());
         }
         gather(sides, Duration::from_nanos(now.0))
+    }
+
+    /// As long as a turn takes under load; but a batch takes some twenty of them, or they would wait for the steps.
+    fn step(&self) -> Span {
+        let turn = Span::from_secs(STEP / self.rate);
+        let spec = self.spec();
+        let longest = spec.profiles.iter().flatten().map(|p| p.latency(MAX_BATCH)).max();
+        turn.min(Span(longest.unwrap_or(Span::MAX).0 / 20)).max(Span(1))
     }
 
     fn parts(&self) -> (RankSide, Emulated, Vec<ModelSide>) {
@@ -253,6 +277,14 @@ impl ModelSide {
         }
         self.actions.clear();
         self.waiting_max = self.waiting_max.max(self.came - self.sent - self.dropped);
+    }
+}
+
+/// Where that cannot be done it stays where the kernel puts it.
+fn stay_on_core(at: usize) {
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    if let Some(&core) = cores.get(at) {
+        core_affinity::set_for_current(core);
     }
 }
 

@@ -4,8 +4,6 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use super::SymphonyArgs;
-
 /// What is the same for all sections of one call.
 pub(super) struct Machine {
     command: String,
@@ -28,7 +26,7 @@ impl Machine {
     }
 
     /// The last lines of a section.
-    pub(super) fn provenance(&self, args: &SymphonyArgs, took: Duration) -> String {
+    pub(super) fn provenance(&self, seed: u64, took: Duration) -> String {
         let Self { command, commit, processor, cores } = self;
         let seconds = took.as_secs_f64();
         let took = match seconds < 120.0 {
@@ -36,8 +34,7 @@ impl Machine {
             false => format!("{:.1} min", seconds / 60.0),
         };
         format!(
-            "\n<sub>`{command}` · commit {commit} · {processor}, {cores} cores · seed {} · {took}</sub>\n",
-            args.seed
+            "\n<sub>`{command}` · commit {commit} · {processor}, {cores} cores · seed {seed} · {took}</sub>\n"
         )
     }
 }

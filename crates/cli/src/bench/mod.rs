@@ -1,4 +1,5 @@
 //! `fermata bench symphony`: runs the experiments, and writes a section with tables and pictures for each.
+//! `fermata bench scheduler` is in its own folder.
 //!
 //! Every section is a file of its own; the whole document is put together from those that there are, so that one
 //! experiment can be repeated and the others stay.
@@ -11,6 +12,7 @@ mod goodput;
 mod machine;
 mod matrix;
 mod progress;
+mod scheduler;
 mod store;
 mod sweep;
 mod targets;
@@ -29,6 +31,7 @@ use crate::output;
 use document::{Document, Section};
 use machine::Machine;
 use progress::Progress;
+pub(crate) use scheduler::SchedulerArgs;
 
 /// An experiment of the paper, or ours.
 pub(crate) struct Experiment {
@@ -71,7 +74,13 @@ pub(crate) const EXPERIMENTS: [Experiment; 14] = [
 
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
-    let Suite::Symphony(args) = &args.suite;
+    match &args.suite {
+        Suite::Scheduler(args) => scheduler::run(args),
+        Suite::Symphony(args) => repeat(args),
+    }
+}
+
+fn repeat(args: &SymphonyArgs) -> anyhow::Result<()> {
     let chosen = choose(args)?;
     let document = Document::new(&args.out);
     let folder = document.folder();
@@ -89,7 +98,7 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
         let section = (experiment.run)(&bench).with_context(|| experiment.name.to_owned());
         progress.finish();
         let mut section = section.map_err(unwrap_input)?;
-        section.body.push_str(&machine.provenance(args, start.elapsed()));
+        section.body.push_str(&machine.provenance(args.seed, start.elapsed()));
         document.write(experiment, &section)?;
         output::print(&format!(
             "{}: {:.0} s, {}\n",
