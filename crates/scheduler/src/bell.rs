@@ -1,10 +1,9 @@
 //! Wakes a thread that sleeps because it has nothing to do, and costs hardly anything while it does not.
 
 use std::sync::OnceLock;
-use std::thread::{self, Thread};
 use std::time::Duration;
 
-use crate::sync::{AtomicBool, Ordering, fence};
+use crate::sync::{AtomicBool, Ordering, Thread, current, fence, park, park_timeout};
 
 /// One thread's bell. Others ring it after they left something for it.
 #[derive(Debug, Default)]
@@ -36,13 +35,13 @@ impl Bell {
     /// Lets the calling thread sleep until it is rung for, or for so long (`None`: for ever); not at all, if there is
     /// work for it. Only one thread may.
     pub fn sleep(&self, longest: Option<Duration>, has_work: impl FnOnce() -> bool) {
-        self.thread.get_or_init(thread::current);
+        self.thread.get_or_init(current);
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if !has_work() {
             match longest {
-                Some(longest) => thread::park_timeout(longest),
-                None => thread::park(),
+                Some(longest) => park_timeout(longest),
+                None => park(),
             }
         }
         self.asleep.store(false, Ordering::Relaxed);
