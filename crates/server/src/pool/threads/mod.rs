@@ -136,7 +136,7 @@ pub(super) fn start(
         let tray = Tray::new(hands.to_vec(), ids.clone());
         let (rank, closing) = (rank.clone(), closing.clone());
         let thread = ModelThread::new(&room, rules, end, inbox, bell, tray, rank, closing, clock);
-        handles.push(spawn(format!("{pool}-models{index}"), move || thread.drive())?);
+        handles.push(spawn(format!("{pool}-m{index}"), move || thread.drive())?);
     }
     let mut hub = Hub::new(Network::default());
     hub.set_slack(LATE_MIN);
