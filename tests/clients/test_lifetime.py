@@ -114,6 +114,10 @@ class Reload(ServerCase):
             client.load_model("comes and goes")
 
 
+class ReloadOnThreads(Reload):
+    arguments = (*Reload.arguments, "--scheduler-threads", "2")
+
+
 class Drain(ServerCase):
     @classmethod
     def make(cls, repository):
@@ -139,6 +143,10 @@ class Drain(ServerCase):
             asker.join(PATIENCE_S)
         self.assertEqual(got, [4, 4])
         self.assertEqual(self.server.process.wait(PATIENCE_S), 0)
+
+
+class DrainOnThreads(Drain):
+    arguments = ("--scheduler-threads", "2")
 
 
 class IdleConnections(ServerCase):

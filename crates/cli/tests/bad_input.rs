@@ -230,6 +230,7 @@ fn a_negative_number_is_refused_by_the_name_of_its_option() {
         &["serve", ".", "--cpu-executors", "-3"],
         &["serve", ".", "--http-port", "-3"],
         &["serve", ".", "--margin-us", "-3"],
+        &["serve", ".", "--scheduler-threads", "-3"],
         &["load", "http://localhost:1", "net", "--slo-ms", "-3"],
         &["load", "http://localhost:1", "net", "--rate", "-3"],
         &["load", "http://localhost:1", "net", "--concurrency", "-3"],
@@ -249,6 +250,18 @@ fn a_negative_number_is_refused_by_the_name_of_its_option() {
         assert!(said.contains(option) && said.contains("-3"), "{args:?}: {said}");
         assert!(!said.contains("unexpected"), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn a_recording_with_scheduler_threads_is_refused_before_it_is_begun() {
+    let folder = Folder::new();
+    folder.write("run.txt", "old");
+    let output = folder.fermata(&["serve", ".", "--record", "run.txt", "--scheduler-threads", "2"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("--scheduler-threads") && said.contains("--record"), "{said}");
+    assert_eq!(fs::read_to_string(folder.path("run.txt")).unwrap(), "old");
 }
 
 fn good_folder() -> Folder {

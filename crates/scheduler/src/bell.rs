@@ -36,7 +36,8 @@ impl Bell {
     /// work for it. Only one thread may.
     pub fn sleep(&self, longest: Option<Duration>, has_work: impl FnOnce() -> bool) {
         self.thread.get_or_init(current);
-        self.asleep.store(true, Ordering::Relaxed);
+        // Whoever sees it asleep must see which thread it is.
+        self.asleep.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         if !has_work() {
             match longest {

@@ -36,7 +36,7 @@ impl<const N: usize> Latest<N> {
     pub fn read(&self) -> ([u64; N], u64) {
         loop {
             let version = self.version.load(Ordering::Acquire);
-            if version % 2 == 0 {
+            if version.is_multiple_of(2) {
                 let words = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
                 // Before the version is read again, so that a word that is too new shows there.
                 fence(Ordering::Acquire);

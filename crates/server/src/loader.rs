@@ -9,7 +9,7 @@ use fermata_dispatch::ModelSpec;
 use fermata_engine::{Emulated, Engine, EngineError, Model, Session, Source};
 
 use crate::metrics::ModelMetrics;
-use crate::pool::{Place, Pool, Stopping};
+use crate::pool::{Place, PlaceError, Pool};
 use crate::profiler::{self, Corrector};
 use crate::registry::{Registry, Versions};
 use crate::repository::{EngineKind, ModelEntry, RepositoryError, Resolved, Version, resolve};
@@ -163,7 +163,7 @@ fn broken(entry: &ModelEntry, error: &EngineError) -> RepositoryError {
     }
 }
 
-fn refused(entry: &ModelEntry, error: &Stopping) -> RepositoryError {
+fn refused(entry: &ModelEntry, error: &PlaceError) -> RepositoryError {
     RepositoryError::layout(&entry.folder, error.to_string())
 }
 

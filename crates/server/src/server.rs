@@ -15,7 +15,7 @@ use crate::control::{self, Control};
 use crate::frontend::{self, Frontend, Limits};
 use crate::loader::Loader;
 use crate::metrics::{Advice, Advisor, Outcome, Sample};
-use crate::pool::{Clock, Pool, PoolConfig};
+use crate::pool::{self, Clock, Pool, PoolConfig};
 use crate::recording::Recording;
 use crate::repository::Repository;
 use crate::service::Service;
@@ -46,6 +46,9 @@ pub struct Config {
     pub emulated_executors: usize,
     /// What comes off every deadline, for the way back to the client.
     pub margin: Span,
+    /// How many threads have the models of each pool, beside one that ranks them; with none, dispatch runs on the
+    /// threads that bring events.
+    pub scheduler_threads: usize,
     /// Where everything that happens to the dispatchers is written.
     pub record: Option<PathBuf>,
     /// How long requests may take to leave after the server was asked to stop.
@@ -80,6 +83,9 @@ pub enum ServeError {
         /// Why not.
         source: io::Error,
     },
+    /// Scheduler threads that cannot do what is asked.
+    #[error("{0}")]
+    Scheduler(&'static str),
     /// The machine.
     #[error("a thread cannot be started: {0}")]
     Thread(io::Error),
@@ -141,6 +147,9 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
             return Err(ServeError::Repository(folder.clone()));
         }
     }
+    if config.scheduler_threads > 0 {
+        pool::in_pieces(config.policy, config.record.is_some()).map_err(ServeError::Scheduler)?;
+    }
     let http = bind("http", config.http).await?;
     let grpc = bind("grpc", config.grpc).await?;
     let metrics = bind("metrics", config.metrics).await?;
@@ -153,10 +162,11 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     };
     let clock = Clock::start();
     let mut pool = |name: &str, executors| {
-        let policy = config.policy;
+        let (policy, margin, scheduler_threads) =
+            (config.policy, config.margin, config.scheduler_threads);
         let recorder = recording.as_mut().map(|recording| recording.pool(name, policy));
         let name = name.to_owned();
-        let config = PoolConfig { name, executors, policy, margin: config.margin, recorder };
+        let config = PoolConfig { name, executors, policy, margin, recorder, scheduler_threads };
         Pool::start(config, clock).map_err(ServeError::Thread)
     };
     let loader = Loader {

@@ -103,6 +103,16 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) emulated_executors: u64,
 
+    /// Threads that have the models of each pool of executors, beside one that ranks them. With 0, dispatch runs on
+    /// the threads that bring events, which is quicker where there are few; a thread for each 32 cores, if not given.
+    #[arg(
+        long,
+        value_name = "N",
+        env = "FERMATA_SCHEDULER_THREADS",
+        value_parser = clap::value_parser!(u64).range(..=256)
+    )]
+    pub(crate) scheduler_threads: Option<u64>,
+
     /// How batches are formed (see fermata sim --help).
     #[arg(long, value_name = "P", env = "FERMATA_POLICY", default_value = "fermata")]
     pub(crate) policy: String,

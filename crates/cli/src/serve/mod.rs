@@ -44,6 +44,10 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         ServeError::Repository(_) => {
             InputError::Argument { name: "FOLDER", reason: error.to_string() }.into()
         }
+        ServeError::Scheduler(reason) => {
+            let (name, reason) = ("--scheduler-threads", reason.to_owned());
+            InputError::Argument { name, reason }.into()
+        }
         error => error.into(),
     })
 }
@@ -74,12 +78,30 @@ fn configure(args: &ServeArgs) -> anyhow::Result<Config> {
         cpu_executors,
         cpu_threads,
         emulated_executors: args.emulated_executors as usize,
+        scheduler_threads: scheduler_threads(args, cores),
         margin: Span(args.margin_us) * 1_000,
         record: args.record.clone(),
         exit_timeout: Duration::from_secs(args.exit_timeout_secs),
         limits: Limits { request_bytes: (args.max_request_mib as usize) << 20 },
         log: Box::new(log),
     })
+}
+
+/// So many cores for each thread that has models. To wake a thread costs tens of microseconds and a decision a tenth of
+/// one: threads of its own pay only where more events come than one desk can take.
+const CORES_PER_SCHEDULER: usize = 32;
+
+fn scheduler_threads(args: &ServeArgs, cores: usize) -> usize {
+    match args.scheduler_threads {
+        Some(0) => {
+            tracing::info!("dispatch runs on the threads that bring events");
+            0
+        }
+        Some(threads) => threads as usize,
+        // A recording needs the dispatcher in one piece.
+        None if args.record.is_some() => 0,
+        None => cores / CORES_PER_SCHEDULER,
+    }
 }
 
 /// Where `make setup` puts the library: below the folder one is in, or beside the binary.

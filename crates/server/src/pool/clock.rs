@@ -33,6 +33,11 @@ impl Clock {
     pub fn instant(&self, time: Time) -> Option<Instant> {
         self.origin.checked_add(Duration::from_nanos(time.0))
     }
+
+    /// How long it is until then; `None` for ever.
+    pub(super) fn until(&self, time: Time) -> Option<Duration> {
+        Some(self.instant(time)?.saturating_duration_since(Instant::now()))
+    }
 }
 
 /// A length of time in dispatch's words, saturating.

@@ -9,14 +9,14 @@ use std::io;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle, Thread};
-use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
 use fermata_core::Time;
 use fermata_engine::thread::be_punctual;
 
 use super::clock::Clock;
-use super::driver::{Driver, Message};
+use super::driver::Driver;
+use super::inbox::Message;
 
 /// A pool's desk.
 #[derive(Debug)]
@@ -123,8 +123,8 @@ impl Desk {
                 self.work(seat);
                 continue;
             }
-            match self.clock.instant(due) {
-                Some(due) => thread::park_timeout(due.saturating_duration_since(Instant::now())),
+            match self.clock.until(due) {
+                Some(left) => thread::park_timeout(left),
                 None => thread::park(),
             }
         }

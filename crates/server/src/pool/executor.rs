@@ -7,13 +7,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use crossbeam_channel::Receiver;
-use fermata_core::{ExecutorId, ModelId, Span};
+use fermata_core::{ExecutorId, ModelId, Span, Time};
 use fermata_engine::{Inputs, Session};
 
-use super::clock::span;
-use super::desk::Desk;
-use super::driver::Message;
+use super::clock::{Clock, span};
 use super::gauges::Gauges;
+use super::inbox::{Inbox, Message};
 use super::job::{Finished, Job, Refused};
 
 /// What an executor is asked to do, in order.
@@ -30,6 +29,8 @@ pub(super) enum Work {
 pub(super) struct Batch {
     pub(super) model: ModelId,
     pub(super) jobs: Vec<Job>,
+    /// When it should be done.
+    pub(super) planned: Time,
 }
 
 /// What an executor tells of a batch that ended.
@@ -39,6 +40,8 @@ pub(super) struct Ran {
     pub(super) model: ModelId,
     pub(super) size: usize,
     pub(super) took: Span,
+    /// How much later than planned it was done.
+    pub(super) overrun: Span,
 }
 
 /// Emulated executors come by the hundreds, and need little.
@@ -49,10 +52,12 @@ pub(super) fn start(
     pool: &str,
     executor: ExecutorId,
     work: Receiver<Work>,
-    desk: Arc<Desk>,
+    clock: Clock,
+    inbox: Inbox,
     gauges: Arc<Gauges>,
 ) -> io::Result<JoinHandle<()>> {
-    let mut state = State { executor, desk, gauges, sessions: Vec::new(), inputs: Vec::new() };
+    let (sessions, inputs) = (Vec::new(), Vec::new());
+    let mut state = State { executor, clock, inbox, gauges, sessions, inputs };
     thread::Builder::new()
         .name(format!("{pool}-{executor}"))
         .stack_size(STACK)
@@ -61,7 +66,8 @@ pub(super) fn start(
 
 struct State {
     executor: ExecutorId,
-    desk: Arc<Desk>,
+    clock: Clock,
+    inbox: Inbox,
     gauges: Arc<Gauges>,
     sessions: Vec<Option<Box<dyn Session>>>,
     /// Kept for its memory.
@@ -82,7 +88,7 @@ impl State {
         }
     }
 
-    fn run(&mut self, Batch { model, mut jobs }: Batch) {
+    fn run(&mut self, Batch { model, mut jobs, planned }: Batch) {
         self.inputs.extend(jobs.iter_mut().map(|job| mem::take(&mut job.inputs)));
         let session = self.sessions[model.index()].as_mut();
         let session = session.expect("a batch comes after its session");
@@ -91,8 +97,10 @@ impl State {
         let took = span(began.elapsed());
         self.inputs.clear();
         let size = jobs.len();
+        // Kept until all is told, or the model's id could be another's before.
+        let served = jobs[0].served.clone();
         self.gauges.ran(self.executor, took);
-        jobs[0].served.metrics.ran(size, took);
+        served.metrics.ran(size, took);
         match outputs {
             Ok(outputs) => {
                 for (job, outputs) in jobs.into_iter().zip(outputs) {
@@ -103,14 +111,15 @@ impl State {
             }
             Err(error) => {
                 let reason = error.to_string();
-                tracing::warn!(model = %jobs[0].served.name, size, reason, "a batch failed");
+                tracing::warn!(model = %served.name, size, reason, "a batch failed");
                 for job in jobs {
                     let _ = job.reply.send(Err(Refused::Failed(reason.clone())));
                 }
             }
         }
         // Clients come first: what they wait for is ready, and the next batch is decided in microseconds.
-        let ran = Ran { executor: self.executor, model, size, took };
-        self.desk.send(Message::Ran(ran));
+        let overrun = self.clock.now() - planned;
+        let ran = Ran { executor: self.executor, model, size, took, overrun };
+        self.inbox.send(Message::Ran(ran));
     }
 }

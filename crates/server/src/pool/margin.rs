@@ -1,8 +1,9 @@
-//! How much later than planned answers are ready: learned, and taken off deadlines.
+//! How much later than planned answers are ready: learned, and taken off deadlines. How late threads are woken.
 //!
 //! A profile says how long a batch runs. That the executor was woken late, ran slower than usual or had to wait for a
 //! core shows only when it is done.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fermata_core::Span;
@@ -15,20 +16,25 @@ const COVERED: f64 = 0.98;
 /// After how many batches the margin is worked out again.
 const PERIOD: usize = 32;
 
+/// How late a thread may be woken, at least and at most; between them decides how late it has been woken of late. A
+/// thread is never woken in time to the microsecond, and a batch that is held until its last moment would pass it.
+pub(super) const LATE_MIN: Span = Span(200_000);
+const LATE_MAX: Span = Span(5_000_000);
+
 /// Remembers by how much batches overran their plan, or wakeups their time.
 #[derive(Debug)]
-pub(super) struct Overruns {
+struct Overruns {
     window: Vec<Span>,
     at: usize,
 }
 
 impl Overruns {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self { window: Vec::with_capacity(WINDOW), at: 0 }
     }
 
     /// Notes one batch. From time to time it says what most of the last ones stayed below.
-    pub(super) fn note(&mut self, overrun: Span) -> Option<Span> {
+    fn note(&mut self, overrun: Span) -> Option<Span> {
         if self.window.len() < WINDOW {
             self.window.push(overrun);
         } else {
@@ -45,7 +51,42 @@ impl Overruns {
     }
 }
 
-/// What comes off every deadline: written by the driver, read by whoever sends a request.
+/// Learns how punctually a thread is woken.
+#[derive(Debug)]
+pub(super) struct Lateness(Overruns);
+
+impl Lateness {
+    pub(super) fn new() -> Self {
+        Self(Overruns::new())
+    }
+
+    /// Notes one wakeup. From time to time it says what dispatch should reckon with.
+    pub(super) fn note(&mut self, late: Span) -> Option<Span> {
+        self.0.note(late).map(|late| (LATE_MIN + late).min(LATE_MAX))
+    }
+}
+
+/// Learns a pool's margin. Whoever hears of all its batches has it.
+#[derive(Debug)]
+pub(super) struct Learner {
+    overruns: Overruns,
+    margin: Arc<Margin>,
+}
+
+impl Learner {
+    pub(super) fn new(margin: Arc<Margin>) -> Self {
+        Self { overruns: Overruns::new(), margin }
+    }
+
+    /// Notes by how much a batch overran its plan.
+    pub(super) fn note(&mut self, overrun: Span) {
+        if let Some(overrun) = self.overruns.note(overrun) {
+            self.margin.set(overrun);
+        }
+    }
+}
+
+/// What comes off every deadline: written by its learner, read by whoever sends a request.
 #[derive(Debug)]
 pub(super) struct Margin {
     /// For what cannot be measured here: the way back to the client.
@@ -58,7 +99,7 @@ impl Margin {
         Self { least, now: AtomicU64::new(least.0) }
     }
 
-    pub(super) fn set(&self, overrun: Span) {
+    fn set(&self, overrun: Span) {
         self.now.store((self.least + overrun).0, Relaxed);
     }
 

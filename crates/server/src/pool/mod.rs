@@ -1,15 +1,20 @@
-//! A pool in real time: one desk for the dispatcher, one thread for each executor.
+//! A pool in real time: a dispatcher, and one thread for each executor.
 //!
-//! Requests come in at the desk and leave through their own reply. The dispatcher sees ids only; the
-//! driver around it keeps the payloads by id and hands them to the executor that was granted.
+//! The dispatcher is at one desk, where whoever brings a message decides; or it is on threads, each with a share of the
+//! models. Requests leave through their own reply. The dispatcher sees ids only; what is around it keeps the payloads
+//! by id and hands them to the executor that was granted.
 
 mod clock;
 mod desk;
 mod driver;
 mod executor;
 mod gauges;
+mod ids;
+mod inbox;
 mod job;
 mod margin;
+mod threads;
+mod tray;
 
 use std::io;
 use std::sync::Arc;
@@ -17,8 +22,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use fermata_core::{ExecutorId, ModelId, RequestId, Span, Time};
-use fermata_dispatch::{ModelSpec, Network, Policy};
+use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Span, Time};
+use fermata_dispatch::{ModelSpec, Network, Policy, Rules};
 use fermata_engine::Session;
 
 pub use clock::{Clock, span};
@@ -28,8 +33,14 @@ pub(crate) use job::{Finished, Job, Refused};
 use crate::profiler::Corrector;
 use crate::recording::Recorder;
 use desk::Desk;
-use driver::{Driver, Message};
-use margin::Margin;
+use driver::Driver;
+use ids::Ids;
+use inbox::{Inbox, Message};
+use margin::{Learner, Margin};
+use tray::Tray;
+
+/// Every class of executor that a pool has: so far all are equal.
+const CLASS: ClassId = ClassId(0);
 
 /// What a pool is made of.
 #[derive(Debug)]
@@ -44,6 +55,8 @@ pub struct PoolConfig {
     pub margin: Span,
     /// Where its events are written.
     pub recorder: Option<Recorder>,
+    /// How many threads have its models, beside one that ranks them; with none, whoever brings a message decides.
+    pub scheduler_threads: usize,
 }
 
 /// A running pool. When the last handle and the last model are gone, its threads end.
@@ -52,36 +65,51 @@ pub struct Pool {
     name: String,
     clock: Clock,
     executors: usize,
-    desk: Arc<Desk>,
+    inbox: Inbox,
+    ids: Arc<Ids>,
     gauges: Arc<Gauges>,
     margin: Arc<Margin>,
     next_request: AtomicU64,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Pool {
     /// Starts the threads.
     pub fn start(config: PoolConfig, clock: Clock) -> io::Result<Arc<Self>> {
-        let PoolConfig { name, executors, policy, margin, recorder } = config;
+        let PoolConfig { name, executors, policy, margin, recorder, scheduler_threads } = config;
         let gauges = Arc::new(Gauges::new(executors));
         let (hands, work): (Vec<_>, Vec<_>) =
             (0..executors).map(|_| crossbeam_channel::unbounded()).unzip();
         let margin = Arc::new(Margin::new(margin));
-        let dispatcher = policy.dispatcher(Network::default());
-        let driver = Driver::new(dispatcher, clock, hands, recorder, margin.clone());
-        let (desk, thread) = Desk::open(driver, clock, &name)?;
+        let learner = Learner::new(margin.clone());
+        let (inbox, ids, threads) = if scheduler_threads == 0 {
+            let ids = Arc::new(Ids::new(u32::MAX as usize));
+            let tray = Tray::new(hands, ids.clone());
+            let dispatcher = policy.dispatcher(Network::default());
+            let driver = Driver::new(dispatcher, clock, tray, recorder, learner);
+            let (desk, timer) = Desk::open(driver, clock, &name)?;
+            (Inbox::Desk(desk), ids, vec![timer])
+        } else {
+            let rules = in_pieces(policy, recorder.is_some())
+                .map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
+            let ids = Arc::new(Ids::new(threads::MODELS_MAX));
+            let (inbox, threads) =
+                threads::start(&name, rules, scheduler_threads, clock, &hands, &ids, learner)?;
+            (Inbox::Threads(inbox), ids, threads)
+        };
         for (executor, work) in (0..).map(ExecutorId).zip(work) {
-            executor::start(&name, executor, work, desk.clone(), gauges.clone())?;
+            executor::start(&name, executor, work, clock, inbox.clone(), gauges.clone())?;
         }
         Ok(Arc::new(Self {
             name,
             clock,
             executors,
-            desk,
+            inbox,
+            ids,
             gauges,
             margin,
             next_request: AtomicU64::new(0),
-            thread: Mutex::new(Some(thread)),
+            threads: Mutex::new(threads),
         }))
     }
 
@@ -117,28 +145,30 @@ impl Pool {
         spec: ModelSpec,
         sessions: Vec<Box<dyn Session>>,
         corrector: Option<Corrector>,
-    ) -> Result<Place, Stopping> {
+    ) -> Result<Place, PlaceError> {
         assert_eq!(sessions.len(), self.executors, "one session for each executor");
-        let (reply, model) = crossbeam_channel::bounded(1);
+        let full = || PlaceError::Full { pool: self.name.clone(), most: threads::MODELS_MAX };
+        let model = self.ids.take().ok_or_else(full)?;
+        let (reply, added) = crossbeam_channel::bounded(1);
         let (name, spec) = (name.to_owned(), Arc::new(spec));
-        self.send(Message::Add { name, spec, sessions, corrector, reply });
+        self.send(Message::Add { model, name, spec, sessions, corrector, reply });
         // A load may take so long that the pool is stopped meanwhile.
-        let model = model.recv().map_err(|_| Stopping)?;
+        added.recv().map_err(|_| PlaceError::Stopping)?;
         Ok(Place { pool: self.clone(), model })
     }
 
     /// Finishes what is there, and ends the threads. Requests that come later are lost: stop them first.
     pub fn stop(&self) {
         self.send(Message::Stop);
-        let thread = self.thread.lock().expect("nothing panics with it").take();
-        if let Some(thread) = thread {
-            // A panic of the driver ended the process already.
+        let threads = std::mem::take(&mut *self.threads.lock().expect("nothing panics with it"));
+        for thread in threads {
+            // A panic of one ended the process already.
             let _ = thread.join();
         }
     }
 
     fn send(&self, message: Message) {
-        self.desk.send(message);
+        self.inbox.send(message);
     }
 }
 
@@ -148,10 +178,29 @@ impl Drop for Pool {
     }
 }
 
-/// A pool that takes no more models.
+/// What can be decided on threads; else why it cannot.
+pub fn in_pieces(policy: Policy, recorded: bool) -> Result<Rules, &'static str> {
+    match policy {
+        _ if recorded => {
+            Err("a recording needs the dispatcher in one piece: --record goes with 0 only")
+        }
+        Policy::Rules(rules) => Ok(rules),
+        _ => Err("this policy decides in one piece: it goes with 0 only"),
+    }
+}
+
+/// Why a pool does not take a model.
 #[derive(Debug, thiserror::Error)]
-#[error("the server is stopping")]
-pub(crate) struct Stopping;
+pub(crate) enum PlaceError {
+    /// It takes no more.
+    #[error("the server is stopping")]
+    Stopping,
+    /// It has too many.
+    #[error(
+        "too many models for the scheduler threads of pool '{pool}', which have room for {most}"
+    )]
+    Full { pool: String, most: usize },
+}
 
 /// A model's place in a pool. Giving it up ends its service there.
 #[derive(Debug)]
@@ -213,17 +262,53 @@ mod tests {
 
     use super::*;
 
+    fn config(scheduler_threads: usize) -> PoolConfig {
+        PoolConfig {
+            name: "test".to_owned(),
+            executors: 0,
+            policy: Policy::FERMATA,
+            margin: Span::ZERO,
+            recorder: None,
+            scheduler_threads,
+        }
+    }
+
+    fn add(pool: &Arc<Pool>) -> Result<Place, PlaceError> {
+        let profile = Profile::from_table([Span::from_ms(1.0)]).unwrap();
+        pool.add("net", ModelSpec::uniform(Span::from_ms(9.0), profile), Vec::new(), None)
+    }
+
     #[test]
     fn a_pool_that_was_stopped_takes_no_more_models() {
-        let (name, margin) = ("test".to_owned(), Span::ZERO);
-        let policy = Policy::FERMATA;
-        let config = PoolConfig { name, executors: 0, policy, margin, recorder: None };
-        let pool = Pool::start(config, Clock::start()).unwrap();
-        let profile = Profile::from_table([Span::from_ms(1.0)]).unwrap();
-        let spec = ModelSpec::uniform(Span::from_ms(9.0), profile);
-        assert!(pool.add("early", spec.clone(), Vec::new(), None).is_ok());
+        for threads in [0, 1, 3] {
+            let pool = Pool::start(config(threads), Clock::start()).unwrap();
+            let early = add(&pool);
+            assert!(early.is_ok());
+            pool.stop();
+            assert_eq!(add(&pool).unwrap_err().to_string(), "the server is stopping");
+        }
+    }
+
+    #[test]
+    fn threads_refuse_one_model_more_than_they_have_room_for() {
+        let pool = Pool::start(config(3), Clock::start()).unwrap();
+        let mut places: Vec<_> = (0..threads::MODELS_MAX).map(|_| add(&pool).unwrap()).collect();
+        assert!(add(&pool).unwrap_err().to_string().starts_with("too many models for"));
+        places.pop();
+        // Its id is free once its thread has forgotten it.
+        while add(&pool).is_err() {
+            std::thread::yield_now();
+        }
         pool.stop();
-        let refused = pool.add("late", spec, Vec::new(), None);
-        assert_eq!(refused.unwrap_err().to_string(), "the server is stopping");
+    }
+
+    #[test]
+    fn what_needs_one_dispatcher_is_not_decided_on_threads() {
+        assert!(in_pieces(Policy::FERMATA, false).is_ok());
+        assert!(in_pieces(Policy::FERMATA, true).unwrap_err().contains("--record"));
+        assert!(in_pieces(Policy::Clockwork, false).is_err());
+        let refused =
+            Pool::start(PoolConfig { policy: Policy::Clockwork, ..config(1) }, Clock::start());
+        assert!(refused.is_err());
     }
 }

@@ -1,0 +1,57 @@
+//! What a pool is told, and who takes it.
+
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use fermata_core::{ModelId, RequestId, Time};
+use fermata_dispatch::ModelSpec;
+use fermata_engine::Session;
+
+use super::desk::Desk;
+use super::executor::Ran;
+use super::job::Job;
+use super::threads::Threads;
+use crate::profiler::Corrector;
+
+/// What whoever decides is told.
+pub(super) enum Message {
+    /// Serve a model.
+    Add {
+        model: ModelId,
+        name: String,
+        spec: Arc<ModelSpec>,
+        sessions: Vec<Box<dyn Session>>,
+        corrector: Option<Corrector>,
+        /// It is served from now on. Dropped, if it is too late for that.
+        reply: Sender<()>,
+    },
+    /// A request came.
+    Arrive { model: ModelId, job: Job },
+    /// Nobody waits for a request any more.
+    Cancel { model: ModelId, request: RequestId, deadline: Time },
+    /// An executor finished a batch.
+    Ran(Ran),
+    /// Serve a model no longer. No request of it waits or runs.
+    Remove { model: ModelId },
+    /// Finish what is there, then end.
+    Stop,
+}
+
+/// Who takes a pool's messages.
+#[derive(Clone, Debug)]
+pub(super) enum Inbox {
+    /// Whoever brings one decides.
+    Desk(Arc<Desk>),
+    /// Threads of the pool's own decide.
+    Threads(Arc<Threads>),
+}
+
+impl Inbox {
+    /// Hands a message in. One that comes after the end is dropped, with whatever waits for it.
+    pub(super) fn send(&self, message: Message) {
+        match self {
+            Self::Desk(desk) => desk.send(message),
+            Self::Threads(threads) => threads.send(message),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A pool's dispatcher on threads: some have the models, and one ranks what they have ready.
+//!
+//! Model `m` is the `m % N`-th thread's, which has its requests and hands its batches to the executors. What passes
+//! between these threads and the rank thread is `fermata-scheduler`'s; here are the channels into them, and their end.
+
+mod model;
+mod rank;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::Sender;
+use fermata_core::{ExecutorId, ModelId};
+use fermata_dispatch::{Hub, Network, Rules};
+use fermata_scheduler::{Bell, RankSide, Room, link};
+
+use self::model::ModelThread;
+use self::rank::{RankThread, Report};
+use super::CLASS;
+use super::clock::Clock;
+use super::executor::Work;
+use super::ids::Ids;
+use super::inbox::Message;
+use super::margin::{LATE_MIN, Learner};
+use super::tray::Tray;
+
+/// How many models there is room for: what lies between the threads has a place for each from the start.
+pub(super) const MODELS_MAX: usize = 4096;
+
+/// The ways into a pool's threads.
+pub(super) struct Threads {
+    models: Vec<Door<Message>>,
+    rank: Door<Report>,
+}
+
+/// The way into a thread.
+struct Door<T> {
+    sender: Sender<T>,
+    bell: Arc<Bell>,
+}
+
+impl<T> Door<T> {
+    /// Leaves something, and wakes the thread if it sleeps. Where the thread has ended it is dropped.
+    fn send(&self, message: T) {
+        let _ = self.sender.send(message);
+        self.bell.ring();
+    }
+}
+
+impl<T> Clone for Door<T> {
+    fn clone(&self) -> Self {
+        Self { sender: self.sender.clone(), bell: self.bell.clone() }
+    }
+}
+
+impl Threads {
+    /// Hands a message to the threads that need it.
+    pub(super) fn send(&self, message: Message) {
+        match message {
+            Message::Add { model, .. }
+            | Message::Arrive { model, .. }
+            | Message::Cancel { model, .. }
+            | Message::Remove { model } => self.of(model).send(message),
+            Message::Ran(ran) => {
+                // The rank thread first: it may have somebody waiting for the executor.
+                self.rank.send(Report::Done { executor: ran.executor, overrun: ran.overrun });
+                self.of(ran.model).send(message);
+            }
+            Message::Stop => self.models.iter().for_each(|door| door.send(Message::Stop)),
+        }
+    }
+
+    fn of(&self, model: ModelId) -> &Door<Message> {
+        &self.models[model.index() % self.models.len()]
+    }
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Threads").field("models", &self.models.len()).finish_non_exhaustive()
+    }
+}
+
+/// When the threads of the models end: all together. One that has nothing left may still be promised an executor, and
+/// until it gives that back, another that drains would miss it.
+struct Closing {
+    /// How many have requests left, or were not stopped.
+    working: AtomicUsize,
+    bells: Vec<Arc<Bell>>,
+}
+
+impl Closing {
+    /// One has nothing left.
+    fn leave(&self) {
+        if self.working.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.bells.iter().for_each(|bell| bell.ring());
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.working.load(Ordering::Acquire) == 0
+    }
+}
+
+/// Starts so many threads for the models of a pool, and one that ranks.
+pub(super) fn start(
+    pool: &str,
+    rules: Rules,
+    count: usize,
+    clock: Clock,
+    hands: &[Sender<Work>],
+    ids: &Arc<Ids>,
+    learner: Learner,
+) -> io::Result<(Arc<Threads>, Vec<JoinHandle<()>>)> {
+    let bells: Vec<Arc<Bell>> = (0..count).map(|_| Arc::default()).collect();
+    let working = AtomicUsize::new(count);
+    let closing = Arc::new(Closing { working, bells: bells.clone() });
+    let (sender, reports) = crossbeam_channel::unbounded();
+    let rank = Door { sender, bell: Arc::default() };
+    let (mut models, mut ends, mut handles) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, bell) in bells.into_iter().enumerate() {
+        let room = Room {
+            index,
+            shards: count,
+            models: MODELS_MAX.div_ceil(count),
+            classes: 1,
+            executors: hands.len(),
+        };
+        let (end, hub_end) = link(&room, bell.clone(), rank.bell.clone());
+        ends.push(hub_end);
+        let (sender, inbox) = crossbeam_channel::unbounded();
+        models.push(Door { sender, bell: bell.clone() });
+        let tray = Tray::new(hands.to_vec(), ids.clone());
+        let (rank, closing) = (rank.clone(), closing.clone());
+        let thread = ModelThread::new(&room, rules, end, inbox, bell, tray, rank, closing, clock);
+        handles.push(spawn(format!("{pool}-m{index}"), move || thread.drive())?);
+    }
+    let mut hub = Hub::new(Network::default());
+    hub.set_slack(LATE_MIN);
+    for executor in (0..hands.len() as u32).map(ExecutorId) {
+        hub.join(clock.now(), executor, CLASS);
+    }
+    let side = RankSide::new(hub, ends);
+    let thread = RankThread::new(side, reports, rank.bell.clone(), count, learner, clock);
+    handles.push(spawn(format!("{pool}-rank"), move || thread.drive())?);
+    Ok((Arc::new(Threads { models, rank }), handles))
+}
+
+fn spawn(name: String, drive: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name).spawn(drive)
+}

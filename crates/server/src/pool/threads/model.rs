@@ -1,0 +1,157 @@
+//! A thread that has some of a pool's models: their requests, and what is decided about them.
+
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+use fermata_core::{Request, Time};
+use fermata_dispatch::{Actions, Network, Rules, Shard};
+use fermata_engine::thread::be_punctual;
+use fermata_scheduler::{Bell, Room, ShardEnd};
+
+use super::super::clock::Clock;
+use super::super::inbox::Message;
+use super::super::margin::Lateness;
+use super::super::tray::Tray;
+use super::rank::Report;
+use super::{Closing, Door};
+
+/// A turn takes no more messages than this: promises and timers must not wait for a stream of them.
+const TURN: usize = 64;
+
+pub(super) struct ModelThread {
+    index: usize,
+    shard: Shard,
+    end: ShardEnd,
+    inbox: Receiver<Message>,
+    bell: Arc<Bell>,
+    tray: Tray,
+    actions: Actions,
+    rank: Door<Report>,
+    closing: Arc<Closing>,
+    /// It has told that nothing is left.
+    left: bool,
+    lateness: Lateness,
+    clock: Clock,
+}
+
+impl ModelThread {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one thing, named at its only maker"
+    )]
+    pub(super) fn new(
+        room: &Room,
+        rules: Rules,
+        end: ShardEnd,
+        inbox: Receiver<Message>,
+        bell: Arc<Bell>,
+        tray: Tray,
+        rank: Door<Report>,
+        closing: Arc<Closing>,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            index: room.index,
+            shard: Shard::new(rules, Network::default(), room.index, room.shards, room.classes),
+            end,
+            inbox,
+            bell,
+            tray,
+            actions: Actions::default(),
+            rank,
+            closing,
+            left: false,
+            lateness: Lateness::new(),
+            clock,
+        }
+    }
+
+    /// Runs until it was stopped and neither it nor another has anything left.
+    pub(super) fn drive(mut self) {
+        be_punctual();
+        while !self.closing.is_over() {
+            let busy = self.turn();
+            if !self.left && self.tray.is_done() {
+                self.left = true;
+                self.closing.leave();
+            } else if !busy {
+                self.sleep();
+            }
+        }
+        self.rank.send(Report::Ended);
+    }
+
+    /// Takes what has come, and does what is due. False, if there was nothing.
+    fn turn(&mut self) -> bool {
+        if let Some(signal) = self.end.new_signal() {
+            self.shard.set_signal(signal);
+        }
+        let now = self.clock.now();
+        let mut busy = false;
+        for _ in 0..TURN {
+            let Ok(message) = self.inbox.try_recv() else { break };
+            busy = true;
+            self.receive(now, message);
+        }
+        while let Some(promise) = self.end.next_promise() {
+            busy = true;
+            self.shard.granted(now, promise, &mut self.actions, &mut self.end);
+        }
+        if self.shard.next_wakeup() <= now {
+            busy = true;
+            self.shard.wake(now, &mut self.actions, &mut self.end);
+        }
+        if busy {
+            // The hub was told of every batch before an executor can be done with it: the news are on their way.
+            self.tray.perform(&mut self.actions);
+            self.end.ring();
+        }
+        busy
+    }
+
+    fn receive(&mut self, now: Time, message: Message) {
+        let (actions, end) = (&mut self.actions, &mut self.end);
+        match message {
+            Message::Arrive { model, job } => {
+                let request = Request { deadline: job.deadline, id: job.id, arrival: now };
+                self.tray.keep(job);
+                self.shard.arrive(now, model, request, actions, end);
+            }
+            Message::Ran(ran) => {
+                if let Some(spec) = self.tray.ran(now, &ran) {
+                    self.shard.set_profile(now, ran.model, &spec, end);
+                }
+            }
+            Message::Cancel { model, request, deadline } => {
+                if self.tray.has(request) {
+                    self.shard.cancel(now, model, (deadline, request), actions, end);
+                }
+            }
+            Message::Add { model, spec, sessions, corrector, reply, .. } => {
+                self.shard.add(now, model, &spec, end);
+                self.tray.install(model, spec, sessions, corrector);
+                // Whoever asked for it waits.
+                let _ = reply.send(());
+            }
+            Message::Remove { model } => {
+                self.shard.remove(model, actions, end);
+                self.tray.uninstall(model);
+            }
+            Message::Stop => self.tray.stop(),
+        }
+    }
+
+    /// Nothing to do until something comes, or is due. Learns how punctually it is woken.
+    fn sleep(&mut self) {
+        let due = self.shard.next_wakeup();
+        self.bell.sleep(self.clock.until(due), || {
+            !self.inbox.is_empty() || self.end.has_work() || self.closing.is_over()
+        });
+        let now = self.clock.now();
+        if due <= now
+            && let Some(by) = self.lateness.note(now - due)
+        {
+            self.rank.send(Report::Late { index: self.index, by });
+        }
+    }
+}

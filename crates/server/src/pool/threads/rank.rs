@@ -1,0 +1,105 @@
+//! The thread that ranks what the models' threads have ready, and promises executors to it.
+
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+use fermata_core::{ExecutorId, Span, Time};
+use fermata_engine::thread::be_punctual;
+use fermata_scheduler::{Bell, Executors, RankSide};
+
+use super::super::clock::Clock;
+use super::super::margin::{LATE_MIN, Learner};
+
+/// What the rank thread is told, beside what comes through the links.
+pub(super) enum Report {
+    /// An executor finished a batch, so much later than planned.
+    Done { executor: ExecutorId, overrun: Span },
+    /// A thread of models is woken so much too late.
+    Late { index: usize, by: Span },
+    /// A thread of models has ended.
+    Ended,
+}
+
+pub(super) struct RankThread {
+    side: RankSide,
+    reports: Reports,
+    bell: Arc<Bell>,
+    clock: Clock,
+}
+
+impl RankThread {
+    /// For so many threads of models.
+    pub(super) fn new(
+        side: RankSide,
+        inbox: Receiver<Report>,
+        bell: Arc<Bell>,
+        threads: usize,
+        learner: Learner,
+        clock: Clock,
+    ) -> Self {
+        let late = vec![LATE_MIN; threads];
+        let reports = Reports { inbox, learner, late, slack: None, there: threads };
+        Self { side, reports, bell, clock }
+    }
+
+    /// Runs until the threads of models have ended: as long as there is one, it may wait for this one.
+    pub(super) fn drive(mut self) {
+        be_punctual();
+        loop {
+            let mut busy = self.side.turn(self.clock.now(), &mut self.reports);
+            if self.reports.there == 0 {
+                return;
+            }
+            if let Some(slack) = self.reports.slack.take() {
+                busy = true;
+                self.side.hub().set_slack(slack);
+            }
+            if !busy {
+                let longest = self.clock.until(self.side.next_wakeup());
+                let has_work = || self.reports.has_work() || self.side.has_work();
+                self.bell.sleep(longest, has_work);
+            }
+        }
+    }
+}
+
+/// What was reported.
+struct Reports {
+    inbox: Receiver<Report>,
+    learner: Learner,
+    /// How late the threads of models are woken, each.
+    late: Vec<Span>,
+    /// How late the latest of them is, if that is new.
+    slack: Option<Span>,
+    /// How many of them have not ended.
+    there: usize,
+}
+
+impl Executors for Reports {
+    fn finished(&mut self, now: Time, into: &mut Vec<(ExecutorId, Time)>) {
+        while let Ok(report) = self.inbox.try_recv() {
+            match report {
+                Report::Done { executor, overrun } => {
+                    self.learner.note(overrun);
+                    into.push((executor, now));
+                }
+                Report::Late { index, by } => {
+                    self.late[index] = by;
+                    self.slack = self.late.iter().copied().max();
+                }
+                Report::Ended => self.there -= 1,
+            }
+        }
+    }
+
+    /// They tell by themselves when they are done.
+    fn started(&mut self, _executor: ExecutorId, _start: Time, _latency: Span) {}
+
+    fn has_work(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    fn next(&self) -> Time {
+        Time::NEVER
+    }
+}

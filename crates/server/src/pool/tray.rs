@@ -1,0 +1,140 @@
+//! What lies before whoever decides: the requests that wait, the models they are for, the hands of the executors.
+//!
+//! Dispatch sees ids only. Here are the payloads by id, and what dispatch asks is done with them, whether it is in
+//! one piece or on threads.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use fermata_core::{ModelId, RequestId, Time};
+use fermata_dispatch::{Action, Actions, ModelSpec};
+use fermata_engine::Session;
+
+use super::executor::{Batch, Ran, Work};
+use super::ids::Ids;
+use super::job::{Job, Refused};
+use crate::profiler::Corrector;
+
+pub(super) struct Tray {
+    /// To the executors, by id.
+    hands: Vec<Sender<Work>>,
+    jobs: HashMap<RequestId, Job>,
+    models: HashMap<ModelId, Model>,
+    ids: Arc<Ids>,
+    /// Batches.
+    running: usize,
+    stopping: bool,
+}
+
+struct Model {
+    spec: Arc<ModelSpec>,
+    corrector: Option<Corrector>,
+}
+
+impl Tray {
+    pub(super) fn new(hands: Vec<Sender<Work>>, ids: Arc<Ids>) -> Self {
+        let (jobs, models) = (HashMap::new(), HashMap::new());
+        Self { hands, jobs, models, ids, running: 0, stopping: false }
+    }
+
+    /// How many executors there are.
+    pub(super) fn executors(&self) -> usize {
+        self.hands.len()
+    }
+
+    /// Keeps a request until it is run or dropped.
+    pub(super) fn keep(&mut self, job: Job) {
+        self.jobs.insert(job.id, job);
+    }
+
+    /// Whether a request is still here.
+    pub(super) fn has(&self, request: RequestId) -> bool {
+        self.jobs.contains_key(&request)
+    }
+
+    /// Gives each executor its session of a model, before its first batch can come.
+    pub(super) fn install(
+        &mut self,
+        model: ModelId,
+        spec: Arc<ModelSpec>,
+        sessions: Vec<Box<dyn Session>>,
+        corrector: Option<Corrector>,
+    ) {
+        for (hand, session) in self.hands.iter().zip(sessions) {
+            send(hand, Work::Install { model, session });
+        }
+        self.models.insert(model, Model { spec, corrector });
+    }
+
+    /// Takes the sessions of a model back, after its last batch. Its id may be another's then.
+    pub(super) fn uninstall(&mut self, model: ModelId) {
+        for hand in &self.hands {
+            send(hand, Work::Uninstall { model });
+        }
+        self.models.remove(&model);
+        self.ids.free(model);
+    }
+
+    /// Does all that was asked for.
+    pub(super) fn perform(&mut self, actions: &mut Actions) {
+        for &action in &actions.list {
+            match action {
+                Action::Drop { request, reason, .. } => {
+                    let job = self.take(request.id);
+                    // A client that went away needs no answer.
+                    let _ = job.reply.send(Err(Refused::Dropped(reason)));
+                }
+                Action::Run { executor, model, start, latency, first, size } => {
+                    let requests = actions.batch(first, size).iter();
+                    let jobs = requests.map(|request| self.take(request.id)).collect();
+                    self.running += 1;
+                    let batch = Batch { model, jobs, planned: start + latency };
+                    send(&self.hands[executor.index()], Work::Run(batch));
+                }
+                Action::Preempt { .. } => unreachable!("policies that preempt are not served with"),
+            }
+        }
+        actions.clear();
+    }
+
+    /// A batch has run. Learns from it how fast the model is now; says so, if that is news.
+    pub(super) fn ran(&mut self, now: Time, ran: &Ran) -> Option<Arc<ModelSpec>> {
+        self.running -= 1;
+        let model = self.models.get_mut(&ran.model)?;
+        let profile = model.corrector.as_mut()?.observe(now, ran.size, ran.took)?;
+        model.spec = Arc::new(ModelSpec::uniform(model.spec.slo, profile));
+        Some(model.spec.clone())
+    }
+
+    /// Nothing more will come.
+    pub(super) fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Whether it was stopped and all there was has left.
+    pub(super) fn is_done(&self) -> bool {
+        self.stopping && self.jobs.is_empty() && self.running == 0
+    }
+
+    /// Sends the executors home.
+    pub(super) fn dismiss(&mut self) {
+        self.hands.clear();
+    }
+
+    fn take(&mut self, request: RequestId) -> Job {
+        self.jobs.remove(&request).expect("a request leaves once")
+    }
+}
+
+impl fmt::Debug for Tray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tray").field("waiting", &self.jobs.len()).finish_non_exhaustive()
+    }
+}
+
+fn send(hand: &Sender<Work>, work: Work) {
+    // Executors end after those who give them work, but for a panic, which ends the process.
+    let _ = hand.send(work);
+}
