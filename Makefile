@@ -7,7 +7,7 @@ SEED ?= 1
 BUILT = $(or $(CARGO_TARGET_DIR),target)
 FERMATA ?= $(BUILT)/release/fermata
 
-.PHONY: help setup test fmt lint unit clients sims benches deny demo demo-sim bench bench-serving sim
+.PHONY: help setup test fmt lint unit loom clients sims benches deny demo demo-sim bench bench-scheduler bench-serving sim
 .DEFAULT_GOAL := help
 
 help: ## List these recipes
@@ -16,7 +16,7 @@ help: ## List these recipes
 setup: ## Fetch ONNX Runtime and the models of the tests into .fermata, once
 	@$(PYTHON) scripts/setup.py
 
-test: fmt lint unit clients sims benches deny ## Everything that must pass before a merge
+test: fmt lint unit loom clients sims benches deny ## Everything that must pass before a merge
 
 fmt: ## Is everything formatted?
 	$(CARGO) fmt --all --check
@@ -26,6 +26,10 @@ lint: ## Clippy, without a warning
 
 unit: setup ## Unit tests, text scenarios, properties, the reference, doc tests
 	$(CARGO) test --locked --workspace
+
+# In a folder of its own: everything is built with other flags.
+loom: ## Where the scheduler's threads meet, under every order
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(BUILT)/loom $(CARGO) test --locked --release -p fermata-scheduler --test loom
 
 # Against the development build, unless FERMATA names another binary.
 clients: setup ## tritonclient's HTTP and gRPC clients, sync and asyncio, drive a server
@@ -52,6 +56,10 @@ sim: ## One seed, with its options: make sim SEED=7
 
 bench: ## What a request costs, by number of models and executors
 	$(CARGO) bench --locked -p fermata-sim --bench dispatch
+
+bench-scheduler: ## How many requests a second the scheduler takes: docs/results/scheduler.md (15 minutes)
+	$(CARGO) build --locked --release -p fermata-cli
+	$(FERMATA) bench scheduler --all
 
 bench-serving: setup ## The server against the simulator and against Triton: docs/results/serving.md (20 minutes)
 	$(CARGO) build --locked --release -p fermata-cli

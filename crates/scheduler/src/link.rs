@@ -42,6 +42,8 @@ pub struct HubEnd {
     signal: Arc<Latest<SIGNAL>>,
     /// Promises for which the ring had no room.
     late: VecDeque<Promise>,
+    /// Whether the shard was sent anything since it was rung for.
+    sent: bool,
     index: u32,
     shards: u32,
     classes: usize,
@@ -88,6 +90,7 @@ pub fn link(room: &Room, shard: Arc<Bell>, hub: Arc<Bell>) -> (ShardEnd, HubEnd)
         promises,
         signal,
         late: VecDeque::new(),
+        sent: false,
         index,
         shards,
         classes: room.classes,
@@ -173,6 +176,7 @@ impl HubEnd {
     /// Sends a promise. Where the ring is full it goes with the next.
     #[inline]
     pub fn promise(&mut self, promise: Promise) {
+        self.sent = true;
         if !self.late.is_empty() {
             self.late.push_back(promise);
         } else if let Err(PushError::Full(promise)) = self.promises.push(promise) {
@@ -180,8 +184,7 @@ impl HubEnd {
         }
     }
 
-    /// Sends what could not be sent, and wakes the shard, if it sleeps: after a turn in which it was promised
-    /// something.
+    /// Sends what could not be sent before, and wakes the shard, if it was sent anything and sleeps.
     #[inline]
     pub fn ring(&mut self) {
         while let Some(&promise) = self.late.front() {
@@ -189,12 +192,16 @@ impl HubEnd {
                 break;
             }
             self.late.pop_front();
+            self.sent = true;
         }
-        self.shard.ring();
+        if std::mem::take(&mut self.sent) {
+            self.shard.ring();
+        }
     }
 
     /// Tells the shard what the market says.
-    pub fn set_signal(&self, signal: &Signal) {
+    pub fn set_signal(&mut self, signal: &Signal) {
+        self.sent = true;
         self.signal.write(signal_to(signal));
     }
 

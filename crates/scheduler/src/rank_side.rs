@@ -69,7 +69,7 @@ impl RankSide {
         if *self.hub.signal() != self.told {
             busy = true;
             self.told = *self.hub.signal();
-            self.links.iter().for_each(|link| link.set_signal(&self.told));
+            self.links.iter_mut().for_each(|link| link.set_signal(&self.told));
         }
         if busy {
             self.links.iter_mut().for_each(HubEnd::ring);

@@ -329,6 +329,20 @@ fn gather(sides: Vec<ModelSide>, took: Duration) -> Outcome {
     outcome
 }
 
+/// By how much `measure` grows when so many requests wait for the models of a trial, spread evenly.
+pub fn memory(trial: &Trial, waiting: usize, measure: impl Fn() -> u64) -> u64 {
+    // Without executors and with an SLO of hours nobody leaves.
+    let (_, _, mut sides) = Trial { model_threads: 1, rate: 1.0, ..trial.clone() }.parts();
+    let side = &mut sides[0];
+    let before = measure();
+    for _ in 0..waiting {
+        let (model, request) = side.offered.take(Span::from_secs(1e9));
+        let at = request.arrival;
+        side.shard.arrive(at, model, request, &mut side.actions, &mut side.end);
+    }
+    measure().saturating_sub(before)
+}
+
 /// Up to a minute, in nanoseconds.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 2).expect("bounds that make sense")

@@ -30,7 +30,11 @@ pub(super) fn run(args: &SchedulerArgs) -> anyhow::Result<()> {
     if args.all {
         return report::write(args, &trial);
     }
-    let measured = measure(&trial, args.rate, say)?;
+    let measured = measure(&trial, args.rate, |line| {
+        if io::stderr().is_terminal() {
+            say(line);
+        }
+    })?;
     let instructions = (!args.no_count)
         .then(|| count::instructions(&trial_at(&trial, measured.rate), &rules_name));
     let instructions = instructions.and_then(|counted| {
@@ -48,9 +52,7 @@ fn trial_at(trial: &Trial, rate: f64) -> Trial {
 }
 
 fn say(line: &str) {
-    if io::stderr().is_terminal() {
-        eprintln!("{line}");
-    }
+    eprintln!("{line}");
 }
 
 /// The first trial, and the policy's name.

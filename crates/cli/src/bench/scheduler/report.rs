@@ -104,7 +104,8 @@ pub(super) fn write(args: &SchedulerArgs, trial: &Trial) -> anyhow::Result<()> {
     let (start, machine) = (Instant::now(), Machine::this());
     let mut text = INTRODUCTION.to_owned();
     text.push_str(&targets(trial)?);
-    text.push_str(&idling(trial)?);
+    text.push_str(&idling(trial));
+    text.push_str(&memory(trial));
     let (counted, picture) = growth(trial);
     text.push_str(&counted);
     text.push_str(&machine.provenance(args.seed, start.elapsed()));
@@ -171,7 +172,7 @@ fn targets(trial: &Trial) -> anyhow::Result<String> {
 }
 
 /// What it brings to keep looking in place of sleeping.
-fn idling(trial: &Trial) -> anyhow::Result<String> {
+fn idling(trial: &Trial) -> String {
     let mut table =
         Table::new(["requests/s", "lag P50 (us)", "P99", "P50, spinning", "P99, spinning"]);
     for rate in [1e4, 1e5, 1e6, 6e6] {
@@ -183,10 +184,29 @@ fn idling(trial: &Trial) -> anyhow::Result<String> {
         }
         table.add(cells);
     }
-    Ok(format!(
+    format!(
         "## Asleep or spinning\n\nThreads that have nothing to do sleep, unless they are told to spin (`--spin`): lags of `deferred`, 37 x 1,000.\n\n{}\n",
         table.markdown()
-    ))
+    )
+}
+
+/// What a waiting request takes, in memory that the process has got from the machine.
+fn memory(trial: &Trial) -> String {
+    const WAITING: usize = 4_000_000;
+    let taken = fermata_scheduler::trial::memory(trial, WAITING, || resident().unwrap_or_default());
+    format!(
+        "## Memory\n\n{} requests that wait for {} models take {:.1} bytes each (at most 64 asked): the resident memory of the process, after less before.\n\n",
+        grouped(WAITING as f64),
+        trial.models,
+        taken as f64 / WAITING as f64
+    )
+}
+
+/// Bytes of memory that this process has.
+fn resident() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
 }
 
 /// What a request costs, by models and by GPUs.
