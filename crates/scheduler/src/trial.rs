@@ -72,6 +72,8 @@ const BUSY: f64 = 0.8;
 const FIXED: f64 = 5.072 / 1.053;
 /// The least SLO.
 const SLO_MIN: f64 = 0.025;
+/// A thread is behind if requests have waited for it for this part of their SLO.
+const BEHIND: u64 = 4;
 /// So many requests come in a step of virtual time.
 const STEP: f64 = 24.0;
 /// A turn takes no more requests than this, however many have come.
@@ -180,6 +182,7 @@ impl Trial {
                 offered: Offered::new(share, index, shards, models, seed),
                 until: Time::START + self.length,
                 slo: spec.slo,
+                behind: Span(spec.slo.0 / BEHIND),
                 actions: Actions::default(),
                 last: Time::START,
                 came: 0,
@@ -206,6 +209,8 @@ struct ModelSide {
     until: Time,
     slo: Span,
     actions: Actions,
+    /// Requests that come to be taken later than this are refused at the door.
+    behind: Span,
     /// The last turn's moment.
     last: Time,
     came: u64,
@@ -240,6 +245,12 @@ impl ModelSide {
         while self.offered.next() <= now && self.offered.next() < self.until && requests < TURN {
             requests += 1;
             let (model, request) = self.offered.take(self.slo);
+            if now - request.arrival > self.behind {
+                // Who is taken this late would only go in a small batch, if at all, and cost the more: a thread that
+                // has fallen behind would never catch up.
+                self.dropped += 1;
+                continue;
+            }
             // The machines' time does not go back, even for those that were taken late.
             let at = request.arrival.max(self.last);
             self.shard.arrive(at, model, request, &mut self.actions, &mut self.end);
