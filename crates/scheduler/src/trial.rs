@@ -342,14 +342,18 @@ fn gather(sides: Vec<ModelSide>, took: Duration) -> Outcome {
 
 /// By how much `measure` grows when so many requests wait for the models of a trial, spread evenly.
 pub fn memory(trial: &Trial, waiting: usize, measure: impl Fn() -> u64) -> u64 {
-    // Without executors and with an SLO of hours nobody leaves.
-    let (_, _, mut sides) = Trial { model_threads: 1, rate: 1.0, ..trial.clone() }.parts();
+    // Executors are promised, but nobody takes the promises: with an SLO of years all wait.
+    let trial = Trial { model_threads: 1, rate: 1.0, ..trial.clone() };
+    let (mut rank, mut executors, mut sides) = trial.parts();
     let side = &mut sides[0];
     let before = measure();
-    for _ in 0..waiting {
+    for came in 0..waiting {
         let (model, request) = side.offered.take(Span::from_secs(1e9));
         let at = request.arrival;
         side.shard.arrive(at, model, request, &mut side.actions, &mut side.end);
+        if came % TURN == 0 {
+            rank.turn(at, &mut executors);
+        }
     }
     measure().saturating_sub(before)
 }
@@ -357,4 +361,53 @@ pub fn memory(trial: &Trial, waiting: usize, measure: impl Fn() -> u64) -> u64 {
 /// Up to a minute, in nanoseconds.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 2).expect("bounds that make sense")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(rules: Rules) -> Trial {
+        Trial {
+            rules,
+            model_threads: 2,
+            models: 5,
+            executors: 20,
+            rate: 1e5,
+            length: Span::from_ms(200.0),
+            spin: false,
+            pin: false,
+            seed: 3,
+        }
+    }
+
+    #[test]
+    fn everyone_who_came_leaves_once_on_threads_and_in_steps() {
+        for rules in [Rules::DEFERRED, Rules::FERMATA] {
+            for outcome in [trial(rules).run(), trial(rules).run_in_steps(|_| ())] {
+                assert!((18_000..22_000).contains(&outcome.offered), "{}", outcome.offered);
+                assert_eq!(outcome.sent + outcome.dropped, outcome.offered);
+                assert!(outcome.batches > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn steps_give_the_same_each_time() {
+        let [once, again] = [(), ()].map(|()| trial(Rules::FERMATA).run_in_steps(|_| ()));
+        assert_eq!((once.sent, once.batches, once.lag), (again.sent, again.batches, again.lag));
+    }
+
+    #[test]
+    fn more_threads_than_models_lose_nobody() {
+        let outcome = Trial { model_threads: 9, models: 2, ..trial(Rules::DEFERRED) }.run();
+        assert_eq!(outcome.sent + outcome.dropped, outcome.offered);
+    }
+
+    #[test]
+    fn a_waiting_request_needs_no_more_than_its_place_in_the_queue() {
+        for rules in [Rules::DEFERRED, Rules::FERMATA] {
+            assert_eq!(memory(&trial(rules), 50_000, || 7), 0, "it ends");
+        }
+    }
 }
