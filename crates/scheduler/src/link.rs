@@ -16,7 +16,8 @@ use crate::sync::spin_loop;
 const POST: usize = 4;
 /// The words of a [`Signal`].
 const SIGNAL: usize = 6;
-/// How many reports of models the ring has room for, beside one answer for each executor.
+/// How many reports the ring has room for, beside an answer for each executor and one report for each model, which it
+/// makes when it is added, before the hub may be there to read it.
 const REPORTS: usize = 1024;
 
 /// The shard's end.
@@ -71,7 +72,7 @@ pub fn link(room: &Room, shard: Arc<Bell>, hub: Arc<Bell>) -> (ShardEnd, HubEnd)
     let signal = Arc::new(Latest::default());
     // An executor is promised once at a time, and answered once: neither ring fills.
     let (promises, promised) = RingBuffer::new(room.executors.max(1));
-    let (news, heard) = RingBuffer::new(2 * room.executors + REPORTS);
+    let (news, heard) = RingBuffer::new(2 * room.executors + room.models + REPORTS);
     let shards = room.shards as u32;
     let shard_end = ShardEnd {
         posts: posts.clone(),

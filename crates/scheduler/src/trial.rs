@@ -405,6 +405,12 @@ mod tests {
     }
 
     #[test]
+    fn many_more_models_than_executors_are_added() {
+        let outcome = Trial { models: 20_000, ..trial(Rules::FERMATA) }.run();
+        assert_eq!(outcome.sent + outcome.dropped, outcome.offered);
+    }
+
+    #[test]
     fn a_waiting_request_needs_no_more_than_its_place_in_the_queue() {
         for rules in [Rules::DEFERRED, Rules::FERMATA] {
             assert_eq!(memory(&trial(rules), 50_000, || 7), 0, "it ends");
