@@ -11,10 +11,6 @@ pub trait Executors {
     fn finished(&mut self, now: Time, into: &mut Vec<(ExecutorId, Time)>);
     /// A batch was given to an executor.
     fn started(&mut self, executor: ExecutorId, start: Time, latency: Span);
-    /// Whether one has finished that was not asked for.
-    fn has_work(&self) -> bool;
-    /// When the next will have finished, where that is known; else `Time::NEVER`.
-    fn next(&self) -> Time;
 }
 
 /// The hub with its ends of all links.

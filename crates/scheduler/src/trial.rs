@@ -18,7 +18,7 @@ use self::executors::Emulated;
 use self::offered::Offered;
 use crate::bell::Bell;
 use crate::link::{Room, ShardEnd, link};
-use crate::rank_side::{Executors, RankSide};
+use crate::rank_side::RankSide;
 
 pub use self::stalls::{Stalls, stalls};
 
@@ -85,7 +85,7 @@ impl Trial {
     pub fn spec(&self) -> ModelSpec {
         let cost = BUSY * self.executors as f64 / self.rate;
         let slope = cost * MAX_BATCH as f64 / (MAX_BATCH as f64 + FIXED);
-        let longest = slope * (MAX_BATCH as f64 + FIXED);
+        let longest = cost * MAX_BATCH as f64;
         let gathering = MAX_BATCH as f64 * self.models as f64 / self.rate;
         let slo = Span::from_secs((2.0 * (longest + gathering)).max(SLO_MIN));
         let latencies = (1..=MAX_BATCH).map(|size| Span::from_secs(slope * (size as f64 + FIXED)));
@@ -95,8 +95,8 @@ impl Trial {
 
     /// Runs it on threads, against the clock.
     pub fn run(&self) -> Outcome {
-        let (mut rank, mut executors, mut sides) = self.parts();
-        let hub_bell = sides[0].hub.clone();
+        let hub_bell = Arc::new(Bell::default());
+        let (mut rank, mut executors, mut sides) = self.parts(&hub_bell);
         let (done, working) = (AtomicBool::new(false), AtomicUsize::new(sides.len()));
         let began = Instant::now();
         let clock = || Time(began.elapsed().as_nanos() as u64);
@@ -133,7 +133,7 @@ impl Trial {
     /// told how many requests have come.
     pub fn run_in_steps(&self, mut look: impl FnMut(u64)) -> Outcome {
         let step = self.step();
-        let (mut rank, mut executors, mut sides) = self.parts();
+        let (mut rank, mut executors, mut sides) = self.parts(&Arc::default());
         let mut now = Time::START;
         while sides.iter().any(|side| !side.is_done()) {
             for side in &mut sides {
@@ -154,14 +154,13 @@ impl Trial {
         turn.min(Span(longest.unwrap_or(Span::MAX).0 / 20)).max(Span(1))
     }
 
-    fn parts(&self) -> (RankSide, Emulated, Vec<ModelSide>) {
+    fn parts(&self, hub_bell: &Arc<Bell>) -> (RankSide, Emulated, Vec<ModelSide>) {
         let spec = self.spec();
         let shards = self.model_threads.clamp(1, self.models);
         let mut hub = Hub::new(Network::default());
         for executor in (0..self.executors as u32).map(ExecutorId) {
             hub.join(Time::START, executor, ClassId(0));
         }
-        let hub_bell = Arc::new(Bell::default());
         let (mut sides, mut ends) = (Vec::new(), Vec::new());
         for index in 0..shards {
             let models = (self.models - index).div_ceil(shards);
@@ -178,7 +177,6 @@ impl Trial {
                 shard,
                 end,
                 bell,
-                hub: hub_bell.clone(),
                 offered: Offered::new(share, index, shards, models, seed),
                 until: Time::START + self.length,
                 slo: spec.slo,
@@ -204,7 +202,6 @@ struct ModelSide {
     shard: Shard,
     end: ShardEnd,
     bell: Arc<Bell>,
-    hub: Arc<Bell>,
     offered: Offered,
     until: Time,
     slo: Span,
@@ -344,7 +341,7 @@ fn gather(sides: Vec<ModelSide>, took: Duration) -> Outcome {
 pub fn memory(trial: &Trial, waiting: usize, measure: impl Fn() -> u64) -> u64 {
     // Executors are promised, but nobody takes the promises: with an SLO of years all wait.
     let trial = Trial { model_threads: 1, rate: 1.0, ..trial.clone() };
-    let (mut rank, mut executors, mut sides) = trial.parts();
+    let (mut rank, mut executors, mut sides) = trial.parts(&Arc::default());
     let side = &mut sides[0];
     let before = measure();
     for came in 0..waiting {

@@ -14,6 +14,11 @@ impl Emulated {
     pub(super) fn new(executors: usize) -> Self {
         Self { ends: MinTree::with_len(executors) }
     }
+
+    /// When the next will have finished.
+    pub(super) fn next(&self) -> Time {
+        self.ends.earliest()
+    }
 }
 
 impl Executors for Emulated {
@@ -30,13 +35,5 @@ impl Executors for Emulated {
     #[inline]
     fn started(&mut self, executor: ExecutorId, start: Time, latency: Span) {
         self.ends.set(executor.index(), start + latency);
-    }
-
-    fn has_work(&self) -> bool {
-        false
-    }
-
-    fn next(&self) -> Time {
-        self.ends.earliest()
     }
 }

@@ -56,7 +56,7 @@ impl RankThread {
             }
             if !busy {
                 let longest = self.clock.until(self.side.next_wakeup());
-                let has_work = || self.reports.has_work() || self.side.has_work();
+                let has_work = || !self.reports.inbox.is_empty() || self.side.has_work();
                 self.bell.sleep(longest, has_work);
             }
         }
@@ -94,12 +94,4 @@ impl Executors for Reports {
 
     /// They tell by themselves when they are done.
     fn started(&mut self, _executor: ExecutorId, _start: Time, _latency: Span) {}
-
-    fn has_work(&self) -> bool {
-        !self.inbox.is_empty()
-    }
-
-    fn next(&self) -> Time {
-        Time::NEVER
-    }
 }
