@@ -1,0 +1,139 @@
+//! How few GPUs could be enough at the best.
+
+use super::best_fit::best_fit;
+use super::columns::{Items, WORTH};
+use super::simplex::{Covering, Entries};
+use super::{Packer, Set};
+use crate::round::Turn;
+
+/// The least share of a GPU that a session takes, whatever it shares the GPU with: the least `l(b) / d` over all rounds
+/// `d` in which it gathers `b` requests and is in time. Infinite, if it cannot be in time at all.
+pub fn occupancy(turn: &Turn<'_>) -> f64 {
+    let mut least = f64::INFINITY;
+    for batch in 1..=turn.profile.max_batch() {
+        let latency = turn.profile.latency(batch);
+        // A round in which so many come: longer than for one less, short enough to be in time.
+        let longest = (turn.slo - latency).0 as f64;
+        let gathered = |requests: usize| requests as f64 / turn.rate * 1e9;
+        if longest < latency.0 as f64 || batch > 1 && gathered(batch - 1) >= longest {
+            break;
+        }
+        let round = gathered(batch).min(longest);
+        if round >= latency.0 as f64 {
+            least = least.min(latency.0 as f64 / round);
+        }
+    }
+    least
+}
+
+/// Whatever sets there are, the members of each take at most one GPU together, and each at least its least share.
+pub fn fluid_bound(packer: &Packer<'_>) -> usize {
+    let shares = packer.sessions.iter().map(|session| occupancy(&session.turn)).sum::<f64>();
+    // Rates are counted in whole requests with a little tolerance, so the sum may be a little too high.
+    (shares * (1.0 - 1e-5)).ceil() as usize
+}
+
+/// The value of the configuration program, which takes fractions of sets: no packing has fewer sets. It need not be
+/// whole. `None`, if it would take too long.
+///
+/// With more than a few hundred sessions, the prices of the sessions of a model are taken to be piecewise linear in their
+/// rates, between as many `knots`. The best of such prices bound the program, and so the packings, from below; the more
+/// knots, the less is lost.
+pub fn configuration_bound(packer: &Packer<'_>, knots: Option<usize>) -> Option<f64> {
+    let knotted = Knots::new(packer, knots);
+    let items = Items::single(packer.sessions.len());
+    // More than any session costs, so that these columns are left in the end.
+    let mut covering = Covering::new(&knotted.needs, 2.0);
+    let add = |covering: &mut Covering, set: &Set| {
+        covering.add(1.0, knotted.entries(set));
+    };
+    best_fit(packer).iter().for_each(|set| add(&mut covering, set));
+    (0..packer.sessions.len()).for_each(|at| add(&mut covering, &vec![at]));
+    let mut steps = STEPS_MAX;
+    loop {
+        covering.solve();
+        let at_knots = covering.prices();
+        let prices: Vec<f64> = (0..packer.sessions.len())
+            .map(|at| knotted.weights[at].iter().map(|&(knot, part)| at_knots[knot] * part).sum())
+            .collect();
+        let found = items.price(packer, &prices, ENOUGH, &mut steps);
+        if let Some(most) = found.most.filter(|&most| most < 1.0 + TIGHT) {
+            // Prices by which no set is worth more than `most` bound the sets from below (Farley).
+            return Some(prices.iter().sum::<f64>() / most);
+        }
+        if steps == 0 || found.sets.is_empty() {
+            return None;
+        }
+        found.sets.iter().for_each(|set| add(&mut covering, set));
+    }
+}
+
+/// How many additions to sets are tried before it is given up: some minutes.
+const STEPS_MAX: usize = 2_000_000_000;
+/// One pricing ends with so many sets.
+const ENOUGH: usize = 400;
+/// A bound that is this near to the best is good enough.
+const TIGHT: f64 = 100.0 * WORTH;
+
+/// How prices of sessions hang on prices at some rates of each model.
+struct Knots {
+    /// For each session the knots on both sides of it, with its nearness.
+    weights: Vec<Entries>,
+    /// The sum of weights of each knot.
+    needs: Vec<f64>,
+}
+
+impl Knots {
+    fn new(packer: &Packer<'_>, knots: Option<usize>) -> Self {
+        let sessions = packer.sessions.len();
+        let Some(knots) = knots.map(|knots| knots.max(2)) else {
+            let weights = (0..sessions).map(|at| vec![(at, 1.0)]).collect();
+            return Self { weights, needs: vec![1.0; sessions] };
+        };
+        // Sessions of one model and objective, by rate.
+        let mut order: Vec<usize> = (0..sessions).collect();
+        let kind = |at: usize| {
+            let turn = &packer.sessions[at].turn;
+            (
+                turn.slo,
+                turn.profile.max_batch(),
+                turn.profile.shortest(),
+                turn.profile.latency(turn.profile.max_batch()),
+            )
+        };
+        let rate = |at: usize| packer.sessions[at].turn.rate;
+        order.sort_by(|&a, &b| kind(a).cmp(&kind(b)).then(rate(a).total_cmp(&rate(b))));
+        let (mut weights, mut needs) = (vec![Vec::new(); sessions], Vec::new());
+        for alike in order.chunk_by(|&a, &b| kind(a) == kind(b)) {
+            let first = needs.len();
+            let mut rates: Vec<f64> = (0..knots)
+                .map(|knot| rate(alike[knot * (alike.len() - 1) / (knots - 1)]))
+                .collect();
+            rates.dedup();
+            needs.resize(first + rates.len(), 0.0);
+            for &at in alike {
+                let above = rates.partition_point(|&knot| knot < rate(at));
+                let parts = match above {
+                    0 => vec![(first, 1.0)],
+                    above => {
+                        let (low, high) = (rates[above - 1], rates[above]);
+                        let part = (rate(at) - low) / (high - low);
+                        vec![(first + above - 1, 1.0 - part), (first + above, part)]
+                    }
+                };
+                parts.iter().for_each(|&(knot, part)| needs[knot] += part);
+                weights[at] = parts;
+            }
+        }
+        Self { weights, needs }
+    }
+
+    /// What a set covers of each knot.
+    fn entries(&self, set: &Set) -> Entries {
+        let mut sums = std::collections::BTreeMap::new();
+        for &(knot, part) in set.iter().flat_map(|&at| &self.weights[at]) {
+            *sums.entry(knot).or_insert(0.0) += part;
+        }
+        sums.into_iter().collect()
+    }
+}

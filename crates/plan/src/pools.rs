@@ -1,0 +1,78 @@
+//! How many GPUs a pool needs, in which dispatch may send any model to any of them.
+//!
+//! In staggered execution a batch is as large as its first request can wait for the last one, and the executors are
+//! never idle (Symphony 3.3). Random arrivals need more: bursts of one model take what others leave, so the more
+//! executors there are, the less each needs to spare, about as the square root of their number. The estimate says so;
+//! the simulator has the last word.
+
+use fermata_core::{Profile, Span};
+
+use crate::plan::{Member, Plan};
+use crate::problem::{Demand, Problem};
+
+/// What a burst takes beyond the mean, in executors, at a mean of one; grows with the square root of the mean.
+const BURST: f64 = 0.35;
+
+/// The largest batch whose first request can wait for its last; at least one.
+pub fn staggered_batch(profile: &Profile, slo: Span, rate: f64) -> usize {
+    let fits = |size: usize| {
+        let wait = (size - 1) as f64 / rate * 1e9;
+        profile.latency(size).0 as f64 + wait <= slo.0 as f64
+    };
+    let (mut low, mut high) = (1, profile.max_batch());
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if fits(middle) { low = middle } else { high = middle - 1 }
+    }
+    low
+}
+
+/// How many executors a rate keeps busy in staggered execution.
+pub fn staggered_load(profile: &Profile, slo: Span, rate: f64) -> f64 {
+    rate * profile.cost(staggered_batch(profile, slo, rate)) / 1e9
+}
+
+/// No dispatcher serves a rate with less than this, in executors: every batch as large as the objective allows at all.
+pub fn least_load(profile: &Profile, slo: Span, rate: f64) -> f64 {
+    match profile.largest_within(slo) {
+        0 => f64::INFINITY,
+        batch => rate * profile.cost(batch) / 1e9,
+    }
+}
+
+/// How many executors a pool is likely to need for a load that keeps so many busy.
+pub fn executors_for(load: f64) -> usize {
+    ((load + BURST * load.sqrt()).ceil() as usize).max(1)
+}
+
+/// A demand in a pool of so many executors, as it is likely to be served.
+pub(crate) fn member(place: usize, demand: &Demand, kind: usize, executors: usize) -> Member {
+    let profile = demand.profiles[kind].as_ref().expect("the demand runs on this kind");
+    let batch = staggered_batch(profile, demand.slo, demand.rate);
+    let load = staggered_load(profile, demand.slo, demand.rate);
+    let wait = Span::from_secs((batch - 1) as f64 / demand.rate.max(f64::MIN_POSITIVE));
+    Member {
+        demand: place,
+        rate: demand.rate,
+        batch,
+        occupancy: load / executors as f64,
+        latency: (profile.latency(batch) + wait).min(demand.slo),
+    }
+}
+
+/// The demands of a kind in as few pools as its memory allows, each with about the same load.
+pub(crate) fn divide(
+    problem: &Problem,
+    kind: usize,
+    demands: &[usize],
+    _previous: Option<&Plan>,
+) -> Vec<Vec<usize>> {
+    let memory = problem.kinds[kind].memory;
+    let need = |at: usize| problem.demands[at].memory;
+    let total = demands.iter().fold(0u64, |sum, &at| sum.saturating_add(need(at)));
+    let workspace = demands.iter().map(|&at| problem.demands[at].workspace).max().unwrap_or(0);
+    if total.saturating_add(workspace) <= memory {
+        return vec![demands.to_vec()];
+    }
+    vec![demands.to_vec()]
+}

@@ -1,0 +1,281 @@
+//! From a problem to a plan, by any of the methods.
+//!
+//! Demands that nothing can serve are named first. Every other goes to the kind of GPU that serves it for the least
+//! money; each kind is planned by itself. If that takes more GPUs than there may be, demands are served in the order in
+//! which they are listed, as many as fit, and the rest is named.
+
+use fermata_core::Span;
+
+use crate::packing::{Packer, Repacked, Session, Set, best_fit, exact, repack, saturate, squishy};
+use crate::plan::{Infeasible, Member, Plan, Pool, Reason};
+use crate::pools;
+use crate::problem::Problem;
+
+/// How to plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// As few pools as memory allows, over whose executors dispatch decides.
+    Pools,
+    /// Rounds on whole GPUs, packed as Nexus does (6.1, algorithm 1).
+    Squishy,
+    /// Rounds on whole GPUs, packed as well as can be.
+    Exact,
+}
+
+/// Beyond so many sessions packings are no longer proven to be the best.
+const EXACT_MAX: usize = 150;
+
+/// Of the sessions that need not move from a previous plan, at most this part does.
+const MOVED_MAX: f64 = 0.05;
+
+/// Plans the problem; with a previous plan, one that is not far from it.
+pub fn solve(problem: &Problem, method: Method, previous: Option<&Plan>) -> Plan {
+    let (chosen, mut infeasible) = choose_kinds(problem, method);
+    let whole = draft(problem, method, &chosen, previous);
+    if is_allowed(problem, &whole) {
+        return Plan { infeasible, ..whole };
+    }
+    // The longest part of the list that can be served.
+    let (mut served, mut above) = (0, chosen.len());
+    let mut best = Plan { lower_bound: 0, ..Plan::default() };
+    while above - served > 1 {
+        let middle = served.midpoint(above);
+        let plan = draft(problem, method, &chosen[..middle], previous);
+        if is_allowed(problem, &plan) {
+            (served, best) = (middle, plan);
+        } else {
+            above = middle;
+        }
+    }
+    let gpus = whole.gpus();
+    let left = chosen[served..].iter();
+    infeasible.extend(
+        left.map(|&(demand, _)| Infeasible { demand, reason: Reason::NoGpu { served: 0.0, gpus } }),
+    );
+    infeasible.sort_by_key(|each| each.demand);
+    Plan { infeasible, lower_bound: whole.lower_bound, ..best }
+}
+
+/// A demand and the kind of GPU that it is to run on.
+type Chosen = (usize, usize);
+
+/// For each demand that can be met the kind that does it for the least money, and those that cannot.
+fn choose_kinds(problem: &Problem, method: Method) -> (Vec<Chosen>, Vec<Infeasible>) {
+    let (mut chosen, mut infeasible) = (Vec::new(), Vec::new());
+    for (demand, asked) in problem.demands.iter().enumerate() {
+        let runs: Vec<usize> =
+            (0..problem.kinds.len()).filter(|&kind| asked.profiles[kind].is_some()).collect();
+        let need = asked.memory.saturating_add(asked.workspace);
+        let holds: Vec<usize> =
+            runs.iter().copied().filter(|&kind| need <= problem.kinds[kind].memory).collect();
+        let shortest = |&kind: &usize| {
+            let profile = asked.profiles[kind].as_ref().expect("the model runs on this kind");
+            method.shortest_slo(profile.shortest())
+        };
+        let in_time: Vec<usize> =
+            holds.iter().copied().filter(|kind| shortest(kind) <= asked.slo).collect();
+        let price = |&kind: &usize| {
+            let profile = asked.profiles[kind].as_ref().expect("the model runs on this kind");
+            let load = pools::least_load(profile, asked.slo, asked.rate.max(f64::MIN_POSITIVE));
+            problem.kinds[kind].price * load
+        };
+        let cheapest = in_time.iter().copied().min_by(|a, b| price(a).total_cmp(&price(b)));
+        let reason = match cheapest {
+            Some(kind) => {
+                chosen.push((demand, kind));
+                continue;
+            }
+            None if runs.is_empty() => Reason::NoProfile,
+            None if holds.is_empty() => {
+                let most = runs.iter().map(|&kind| problem.kinds[kind].memory).max();
+                Reason::TooLarge { memory: need, most: most.unwrap_or(0) }
+            }
+            None => {
+                let slo_min = holds.iter().map(shortest).min().unwrap_or(Span::MAX);
+                Reason::TooTight { slo_min }
+            }
+        };
+        infeasible.push(Infeasible { demand, reason });
+    }
+    (chosen, infeasible)
+}
+
+impl Method {
+    /// The shortest objective that can be met if a request alone takes so long: in rounds, who just misses a batch
+    /// waits for all of it.
+    fn shortest_slo(self, alone: Span) -> Span {
+        match self {
+            Self::Pools => alone,
+            Self::Squishy | Self::Exact => alone * 2,
+        }
+    }
+}
+
+fn is_allowed(problem: &Problem, plan: &Plan) -> bool {
+    let of_kind = |kind: usize| -> usize {
+        plan.pools.iter().filter(|pool| pool.kind == kind).map(|pool| pool.gpus.len()).sum()
+    };
+    let kinds = problem.kinds.iter().enumerate();
+    problem.limit.is_none_or(|limit| plan.gpus() <= limit)
+        && kinds
+            .filter_map(|(at, kind)| Some((at, kind.limit?)))
+            .all(|(at, limit)| of_kind(at) <= limit)
+}
+
+/// A plan for these demands on as many GPUs as it takes.
+fn draft(problem: &Problem, method: Method, chosen: &[Chosen], previous: Option<&Plan>) -> Plan {
+    let mut plan = Plan::default();
+    for kind in 0..problem.kinds.len() {
+        let demands: Vec<usize> =
+            chosen.iter().filter(|each| each.1 == kind).map(|each| each.0).collect();
+        if demands.is_empty() {
+            continue;
+        }
+        let (pools, lower_bound) = match method {
+            Method::Pools => pooled(problem, kind, &demands, previous),
+            Method::Squishy | Method::Exact => packed(problem, method, kind, &demands, previous),
+        };
+        let before = plan.gpus();
+        plan.lower_bound += lower_bound;
+        plan.pools.extend(pools.into_iter().map(|mut pool| {
+            pool.gpus.iter_mut().for_each(|gpu| *gpu += before);
+            pool
+        }));
+    }
+    plan
+}
+
+/// Pools over which dispatch decides, with the fewest GPUs that any dispatch could do with.
+fn pooled(
+    problem: &Problem,
+    kind: usize,
+    demands: &[usize],
+    previous: Option<&Plan>,
+) -> (Vec<Pool>, usize) {
+    let profile = |demand: usize| {
+        problem.demands[demand].profiles[kind].as_ref().expect("the demand runs on this kind")
+    };
+    let load = |load: fn(&fermata_core::Profile, Span, f64) -> f64, demand: usize| {
+        let asked = &problem.demands[demand];
+        load(profile(demand), asked.slo, asked.rate)
+    };
+    let parts = pools::divide(problem, kind, demands, previous);
+    let mut first = 0;
+    let pools = parts.into_iter().map(|part| {
+        let total: f64 = part.iter().map(|&demand| load(pools::staggered_load, demand)).sum();
+        let executors = pools::executors_for(total);
+        let member = |&at: &usize| pools::member(at, &problem.demands[at], kind, executors);
+        let members = part.iter().map(member).collect();
+        let gpus = (first..first + executors).collect();
+        first += executors;
+        Pool { kind, gpus, share: 100, round: None, members }
+    });
+    let pools = pools.collect();
+    let least: f64 = demands.iter().map(|&demand| load(pools::least_load, demand)).sum();
+    // A hundredth of the requests may be lost.
+    (pools, ((0.99 * least).ceil() as usize).max(1))
+}
+
+/// Rounds on whole GPUs.
+fn packed(
+    problem: &Problem,
+    method: Method,
+    kind: usize,
+    demands: &[usize],
+    previous: Option<&Plan>,
+) -> (Vec<Pool>, usize) {
+    let session = |&demand: &usize| {
+        Session::new(demand, &problem.demands[demand], kind).expect("the demand runs on this kind")
+    };
+    let sessions: Vec<Session<'_>> = demands.iter().map(session).collect();
+    let (saturated, rest) = saturate(&sessions);
+    let packer = Packer::new(rest, &problem.kinds[kind]);
+    let (sets, bound) = match previous {
+        Some(previous) => again(&packer, &former_sets(&packer, previous, kind)),
+        None => match method {
+            Method::Exact if packer.sessions.len() <= EXACT_MAX => {
+                let found = exact(&packer);
+                (found.sets, found.lower_bound)
+            }
+            Method::Exact => (best_fit(&packer), crate::packing::fluid_bound(&packer)),
+            _ => (squishy(&packer), crate::packing::fluid_bound(&packer)),
+        },
+    };
+    packer.assert_packed(&sets);
+    let mut next = 0;
+    let mut take = |count: usize| {
+        next += count;
+        (next - count..next).collect::<Vec<usize>>()
+    };
+    let mut pools: Vec<Pool> = Vec::new();
+    let mut filled = 0;
+    for each in &saturated {
+        let asked = &problem.demands[each.demand];
+        let profile = asked.profiles[kind].as_ref().expect("the demand runs on this kind");
+        let round = profile.latency(each.batch);
+        filled += each.gpus;
+        pools.push(Pool {
+            kind,
+            gpus: take(each.gpus),
+            share: 100,
+            round: Some(round),
+            members: vec![Member {
+                demand: each.demand,
+                rate: each.rate * each.gpus as f64,
+                batch: each.batch,
+                occupancy: 1.0,
+                latency: round * 2,
+            }],
+        });
+    }
+    for set in &sets {
+        let round = packer.round(set).expect("every set fits");
+        let member = |&at: &usize| {
+            let Session { demand, turn, .. } = packer.sessions[at];
+            let latency = turn.latency(round);
+            Member {
+                demand,
+                rate: turn.rate,
+                batch: turn.batch(round),
+                occupancy: latency.0 as f64 / round.0 as f64,
+                latency: round + latency,
+            }
+        };
+        let members = set.iter().map(member).collect();
+        pools.push(Pool { kind, gpus: take(1), share: 100, round: Some(round), members });
+    }
+    (pools, filled + bound)
+}
+
+/// The packing that follows a former one.
+fn again(packer: &Packer<'_>, former: &[Set]) -> (Vec<Set>, usize) {
+    let moves = (MOVED_MAX * packer.sessions.len() as f64).ceil() as usize;
+    let Repacked { mut sets, .. } = repack(packer, former, moves);
+    sets.retain(|set| !set.is_empty());
+    (sets, crate::packing::fluid_bound(packer))
+}
+
+/// Where the sessions were: what fills whole GPUs now is not among them.
+fn former_sets(packer: &Packer<'_>, previous: &Plan, kind: usize) -> Vec<Set> {
+    let mut place = std::collections::BTreeMap::new();
+    for (at, session) in packer.sessions.iter().enumerate() {
+        place.insert(session.demand, at);
+    }
+    // What is left of a demand is listed after the GPUs that it fills, so the last place counts.
+    let shared =
+        previous.pools.iter().rev().filter(|pool| pool.kind == kind && pool.round.is_some());
+    let mut sets: Vec<Set> = shared
+        .map(|pool| {
+            let members = pool.members.iter();
+            let mut set: Set = members.filter_map(|member| place.remove(&member.demand)).collect();
+            set.sort_unstable();
+            set
+        })
+        .filter(|set| !set.is_empty())
+        .collect();
+    sets.reverse();
+    sets
+}
+
+#[cfg(test)]
+mod tests;
