@@ -195,7 +195,7 @@ impl Bin {
                 if round + latency > turn.slo {
                     return None;
                 }
-                sum = sum + latency;
+                sum += latency;
             }
             if sum <= round {
                 return Some(round);
