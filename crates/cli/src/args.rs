@@ -6,7 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args as Arguments, CommandFactory, FromArgMatches, Parser, Subcommand};
 use fermata_dispatch::Policy;
 
-use crate::bench::SchedulerArgs;
+use crate::bench::{NexusArgs, SchedulerArgs, SymphonyArgs};
 use crate::load::LoadArgs;
 use crate::models::ModelsArgs;
 use crate::profile::ProfileArgs;
@@ -76,85 +76,9 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Suite {
+    Nexus(NexusArgs),
     Scheduler(SchedulerArgs),
     Symphony(SymphonyArgs),
-}
-
-/// Repeats the experiments of Symphony (deferred batch scheduling) in virtual time, every policy beside what the
-/// paper printed, and writes tables and pictures.
-#[derive(Debug, Arguments)]
-#[command(after_help = symphony_help())]
-pub(crate) struct SymphonyArgs {
-    /// Only this experiment (see below); the sections of the others stay as they are.
-    #[arg(long, value_name = "NAME", env = "FERMATA_ONLY")]
-    pub(crate) only: Option<String>,
-
-    /// Shorter runs, and an even sample of 300 of figure 7's workloads.
-    #[arg(long, env = "FERMATA_QUICK", value_parser = FalseyValueParser::new())]
-    pub(crate) quick: bool,
-
-    /// Where to write symphony.md and the folder symphony/ with its sections and pictures.
-    #[arg(long, value_name = "DIR", env = "FERMATA_OUT", default_value = "docs/results")]
-    pub(crate) out: PathBuf,
-
-    /// How many runs go side by side; as many as there are cores, if not given.
-    #[arg(long, value_name = "N", env = "FERMATA_THREADS", value_parser = count())]
-    pub(crate) threads: Option<u64>,
-
-    /// The seed of all random numbers: the same seed gives the same numbers.
-    #[arg(long, value_name = "N", env = "FERMATA_SEED", default_value_t = 1)]
-    pub(crate) seed: u64,
-
-    /// Requests per run; fewer are quicker and rougher.
-    #[arg(long, value_name = "N", env = "FERMATA_REQUESTS", value_parser = count())]
-    pub(crate) requests: Option<u64>,
-
-    /// An even sample of so many of figure 7's workloads.
-    #[arg(long, value_name = "N", env = "FERMATA_WORKLOADS", value_parser = count())]
-    pub(crate) workloads: Option<u64>,
-
-    /// Figure 7: measure this policy again, keeping the stored goodputs of the others.
-    #[arg(long, value_name = "P", env = "FERMATA_REFRESH")]
-    pub(crate) refresh: Option<String>,
-
-    /// Figure 7: only report what is stored in symphony/figure7.csv.
-    #[arg(long, env = "FERMATA_REPORT", value_parser = FalseyValueParser::new())]
-    pub(crate) report: bool,
-
-    /// Figure 15: calls a minute, as in the Azure Functions traces of 2019.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "FERMATA_TRACE",
-        default_value = "data/traces/azure_functions_2019_1000x1440.csv"
-    )]
-    pub(crate) trace: PathBuf,
-}
-
-fn count() -> clap::builder::RangedU64ValueParser {
-    clap::value_parser!(u64).range(1..)
-}
-
-fn symphony_help() -> String {
-    let list: Vec<String> = crate::bench::EXPERIMENTS
-        .iter()
-        .map(|experiment| format!("  {:<10} {}", experiment.name, experiment.title))
-        .collect();
-    format!(
-        "Experiments:
-{}
-
-Figure 7 takes hours. Its goodputs are kept in symphony/figure7.csv as they are found: a run that was \
-interrupted goes on where it stopped, and a full run keeps what --quick has found.
-
-Examples:
-  fermata bench symphony --quick                    a rough look at everything
-  fermata bench symphony --only table2              one experiment, thoroughly
-  fermata bench symphony --only figure7             all 5,880 workloads
-  fermata bench symphony --only figure7 --report    render again what is stored
-  fermata bench symphony --only figure7 --refresh fermata",
-        list.join("\n")
-    )
 }
 
 /// Simulates a load on a pool of GPUs, in virtual time, with the scheduler that serves.

@@ -1,4 +1,5 @@
-//! `fermata bench symphony` at sizes that say nothing about policies: sections, pictures, resuming, bad input.
+//! `fermata bench symphony` and `fermata bench nexus` at sizes that say nothing about policies: sections, pictures,
+//! resuming, bad input.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -41,6 +42,22 @@ fn one_experiment_writes_its_section_and_leaves_the_others() {
     assert!(place("## table2") < place("## figure9: by hand"));
     assert!(place("## figure9: by hand") < place("## figure12"));
     assert!(whole.contains("](symphony/table2.svg)") && !whole.contains("](./"));
+}
+
+#[test]
+fn the_planner_has_a_document_of_its_own() {
+    let folder = Folder::new();
+    let nexus =
+        |args: &[&str]| folder.fermata(&[&["bench", "nexus", "--out", "out"], args].concat());
+    let output = nexus(&["--only", "examples"]);
+    assert!(output.status.success(), "{output:?}");
+    let whole = read(&folder, "out/planner.md");
+    for expected in ["- [examples](#examples-", "| A and B | 125 | 8 and 4 | 125 ms |"] {
+        assert!(whole.contains(expected), "{expected}: {whole}");
+    }
+    let output = nexus(&["--only", "table2"]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("--only: no experiment 'table2': use examples"), "{text}");
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 
-use super::{EXPERIMENTS, Experiment};
+use crate::chart::{Figure, Panel, Row};
 use crate::output;
 
 /// What an experiment has to say, below its heading.
@@ -61,45 +61,44 @@ impl Table {
     }
 }
 
-/// The folder with the whole document and its sections.
-pub(super) struct Document {
-    out: PathBuf,
+/// A picture as wide as all others: rows of panels, each with its height.
+pub(super) fn figure(title: &str, subtitle: &str, rows: Vec<(f64, Vec<Box<dyn Panel>>)>) -> String {
+    let rows = rows.into_iter().map(|(height, panels)| Row { height, panels }).collect();
+    Figure { title: title.to_owned(), subtitle: subtitle.to_owned(), width: WIDTH, rows }.render()
 }
 
-const NAME: &str = "symphony";
-const INTRODUCTION: &str = "# Symphony's experiments, repeated
+const WIDTH: f64 = 1200.0;
 
-What `fermata bench symphony` found: the experiments of *Symphony: Optimized DNN Model Serving using Deferred Batch
-Scheduling* (Chen and others) in Fermata's simulator, which runs the dispatcher that serves. Every number here was
-measured by the command named below its section; `paper` is what the paper prints in its text and tables (what it only
-draws is left out).
+/// A section's name and title.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heading {
+    /// Of its file, and by which it is asked for.
+    pub(super) name: &'static str,
+    /// What it is about.
+    pub(super) title: &'static str,
+}
 
-- *goodput*: the highest rate, in requests a second, at which every model has at least 99 % of its requests in time.
-- *deferred*: Symphony's rule, with early drop. *fermata*: our default policy.
-- *clockwork, shepherd, nexus, clipper, tfserving*: our implementations of those systems' schedulers, without their
-  systems' overheads. *eager*: an ideal central scheduler that never lets an executor idle while something waits;
-  with early drop, as `deferred`, or without (*eager-prefix*). *tfserving* is untuned: it waits for 10 ms and has batches of at most 32. *timeout:25%*: a batch waits for a quarter
-  of the SLO.
-- *bound*: staggered execution under perfectly regular arrivals (Symphony 3.3, equations 1 and 2); in pools of several
-  models, every model at its largest staggered batch and the executors' time fully used. Random arrivals can be a little
-  above it now and then: a hundredth may be lost, and a burst fills a large batch at once.
-
-Policies see the same arrivals. Executors take exactly as long as their profile says.
-";
+/// A document that is put together from its sections, each of which is a file.
+pub(super) struct Document {
+    /// Of the file, and of the folder with its sections.
+    pub(super) name: &'static str,
+    /// Where both are.
+    pub(super) out: PathBuf,
+    /// Markdown above the sections, with the title.
+    pub(super) introduction: &'static str,
+    /// All sections that there may be, in their order.
+    pub(super) headings: Vec<Heading>,
+}
 
 impl Document {
-    pub(super) fn new(out: &Path) -> Self {
-        Self { out: out.to_owned() }
-    }
-
     /// The whole document.
     pub(super) fn file(&self) -> PathBuf {
-        self.out.join(format!("{NAME}.md"))
+        self.out.join(format!("{}.md", self.name))
     }
 
     /// The folder of sections and pictures.
     pub(super) fn folder(&self) -> PathBuf {
-        self.out.join(NAME)
+        self.out.join(self.name)
     }
 
     pub(super) fn section_file(&self, name: &str) -> PathBuf {
@@ -107,35 +106,28 @@ impl Document {
     }
 
     /// Writes a section with its pictures, and puts the document together again.
-    pub(super) fn write(&self, experiment: &Experiment, section: &Section) -> anyhow::Result<()> {
+    pub(super) fn write(&self, heading: Heading, section: &Section) -> anyhow::Result<()> {
         for (name, svg) in &section.pictures {
             output::write_file(&self.folder().join(name), svg)?;
         }
-        let heading = format!("## {}: {}\n\n", experiment.name, experiment.title);
-        let text = format!("{heading}{}", section.body);
-        output::write_file(&self.section_file(experiment.name), &text)?;
+        let text = format!("## {}: {}\n\n{}", heading.name, heading.title, section.body);
+        output::write_file(&self.section_file(heading.name), &text)?;
         output::write_file(&self.file(), &self.compose()?)
     }
 
     fn compose(&self) -> anyhow::Result<String> {
         let (mut contents, mut sections) = (String::new(), String::new());
-        for experiment in &EXPERIMENTS {
-            let file = self.section_file(experiment.name);
+        for Heading { name, title } in &self.headings {
+            let file = self.section_file(name);
             if !file.exists() {
                 continue;
             }
             let text = fs::read_to_string(&file)
                 .with_context(|| format!("{}: cannot be read", file.display()))?;
-            let _ = writeln!(
-                contents,
-                "- [{}](#{}): {}",
-                experiment.name,
-                anchor(&text),
-                experiment.title
-            );
-            let _ = write!(sections, "\n{}", text.replace("](./", &format!("]({NAME}/")));
+            let _ = writeln!(contents, "- [{name}](#{}): {title}", anchor(&text));
+            let _ = write!(sections, "\n{}", text.replace("](./", &format!("]({}/", self.name)));
         }
-        Ok(format!("{INTRODUCTION}\n{contents}{sections}"))
+        Ok(format!("{}\n{contents}{sections}", self.introduction))
     }
 }
 

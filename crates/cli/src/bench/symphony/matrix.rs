@@ -2,7 +2,7 @@
 
 use fermata_sim::symphony::{Case, Contender, Lab, Pool};
 
-use super::document::Table;
+use crate::bench::document::Table;
 use crate::chart::{Axis, BarSeries, Bars, Lines, Panel, Series, grouped};
 
 /// Case by policy.

@@ -9,8 +9,7 @@ use fermata_sim::symphony::{
 use fermata_sim::{Drawn, Scenario, Search, goodput, run_drawn};
 
 use super::Bench;
-use super::document::{Section, Table};
-use super::goodput::figure;
+use crate::bench::document::{Section, Table, figure};
 use crate::chart::{Axis, Lines, Mark, Series, grouped};
 
 const OURS: [&str; 2] = ["deferred", "fermata"];

@@ -4,8 +4,8 @@ use fermata_sim::Stats;
 use fermata_sim::symphony::{self, Case, Contender};
 
 use super::Bench;
-use super::document::{Section, Table};
-use super::goodput::{ALL, figure};
+use super::goodput::ALL;
+use crate::bench::document::{Section, Table, figure};
 use crate::chart::{Axis, Lines, Panel, Series, Shape, grouped};
 
 /// What the paper prints as the median batch size: policy, ResNet50, InceptionResNetV2.

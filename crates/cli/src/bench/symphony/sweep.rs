@@ -3,8 +3,7 @@
 use fermata_sim::symphony::{Contender, LoadPoint, figure2_pool, sweep};
 
 use super::Bench;
-use super::document::{Section, Table};
-use super::goodput::figure;
+use crate::bench::document::{Section, Table, figure};
 use crate::chart::{Axis, Lines, Panel, Series, grouped};
 
 const POLICIES: [&str; 7] =

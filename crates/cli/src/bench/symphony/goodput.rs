@@ -3,11 +3,10 @@
 use fermata_sim::symphony::{self, Contender};
 
 use super::Bench;
-use super::document::{Section, Table};
 use super::matrix::{Matrix, paper_cell};
-use crate::chart::{Axis, BarSeries, Bars, Figure, Lines, Mark, Panel, Row, Series, grouped};
+use crate::bench::document::{Section, Table, figure};
+use crate::chart::{Axis, BarSeries, Bars, Lines, Mark, Panel, Series, grouped};
 
-const WIDTH: f64 = 1200.0;
 const GOODPUT: &str = "goodput (requests/s)";
 
 /// Everyone.
@@ -34,11 +33,6 @@ const STRONG: [&str; 8] = [
     "deferred",
     "fermata",
 ];
-
-pub(super) fn figure(title: &str, subtitle: &str, rows: Vec<(f64, Vec<Box<dyn Panel>>)>) -> String {
-    let rows = rows.into_iter().map(|(height, panels)| Row { height, panels }).collect();
-    Figure { title: title.to_owned(), subtitle: subtitle.to_owned(), width: WIDTH, rows }.render()
-}
 
 pub(super) fn table2(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let matrix = Matrix::measure(&bench.thorough_lab(), symphony::table2(), &ALL);

@@ -5,8 +5,7 @@ use fermata_sim::symphony::{Changing, Contender, Interval, OFFERED_PEAK, changin
 use fermata_workload::Counts;
 
 use super::Bench;
-use super::document::{Section, Table};
-use super::goodput::figure;
+use crate::bench::document::{Section, Table, figure};
 use crate::chart::{Axis, Layer, Lines, Mark, PALETTE, Panel, Series, Shape, Stack, grouped};
 use crate::input::InputError;
 
@@ -23,7 +22,7 @@ const UNDERLOADED: f64 = 0.9;
 pub(super) fn figure15(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let counts = Counts::read(&bench.args.trace)
         .map_err(|error| InputError::Argument { name: "--trace", reason: error.to_string() })?;
-    let minute_s = match (bench.args.requests, bench.args.quick) {
+    let minute_s = match (bench.args.requests, bench.suite.quick) {
         (Some(requests), _) => minute_for(requests, &counts),
         (None, true) => MINUTE_QUICK_S,
         (None, false) => MINUTE_S,

@@ -8,9 +8,8 @@ use fermata_sim::symphony::{
 };
 
 use super::Bench;
-use super::document::{Section, Table};
-use super::goodput::figure;
 use super::store::{Rows, Store};
+use crate::bench::document::{Section, Table, figure};
 use crate::chart::{Axis, Lines, Mark, Panel, Series, grouped};
 use crate::input::InputError;
 
@@ -22,7 +21,7 @@ const LOWEST: usize = 20;
 pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let requests = bench.args.requests.unwrap_or(GRID_REQUESTS);
     let file = bench.document.folder().join("figure7.csv");
-    let store = Store::new(file, requests, bench.args.seed, &GRID_POLICIES);
+    let store = Store::new(file, requests, bench.suite.seed, &GRID_POLICIES);
     let mut rows = store.read()?;
     if let Some(policy) = &bench.args.refresh {
         forget(&mut rows, policy)?;
@@ -46,7 +45,7 @@ fn choose<'a>(bench: &Bench<'_>, workloads: &'a [Workload], rows: &Rows) -> Vec<
     if bench.args.refresh.is_some() {
         return workloads.iter().filter(|workload| rows.contains_key(&workload.name)).collect();
     }
-    let count = match (bench.args.workloads, bench.args.quick) {
+    let count = match (bench.args.workloads, bench.suite.quick) {
         (Some(count), _) => count as usize,
         (None, true) => SAMPLE,
         (None, false) => workloads.len(),
