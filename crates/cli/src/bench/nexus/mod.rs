@@ -2,6 +2,9 @@
 
 mod args;
 mod examples;
+mod instances;
+mod large;
+mod packing;
 
 pub(crate) use args::NexusArgs;
 
@@ -9,8 +12,11 @@ use super::experiment::{self, Experiment};
 use super::planner;
 
 /// In the order of the document.
-pub(super) const EXPERIMENTS: [Experiment<NexusArgs>; 1] =
-    [Experiment { name: "examples", title: "The papers' worked examples", run: examples::run }];
+pub(super) const EXPERIMENTS: [Experiment<NexusArgs>; 3] = [
+    Experiment { name: "examples", title: "The papers' worked examples", run: examples::run },
+    Experiment { name: "packing", title: "Packing a hundred sessions", run: packing::run },
+    Experiment { name: "large", title: "Packing ten thousand sessions", run: large::run },
+];
 
 /// What an experiment needs.
 type Bench<'a> = experiment::Bench<'a, NexusArgs>;

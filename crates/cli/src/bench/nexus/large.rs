@@ -1,0 +1,69 @@
+//! Ten thousand sessions: best fit against the configuration program and against the fluid bound.
+
+use std::time::Instant;
+
+use fermata_plan::{best_fit, configuration_bound, fluid_bound, squishy};
+use fermata_sim::symphony::Meter;
+
+use super::Bench;
+use super::instances::Models;
+use crate::bench::document::{Section, Table};
+
+/// Knots of the prices of each model: more bound better, and take longer.
+const KNOTS: usize = 40;
+
+/// One problem at the objectives of the zoo, one at three times as long ones.
+pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
+    let sessions = if bench.suite.quick { 1_000 } else { 10_000 };
+    let mut section = Section::default();
+    section.say(format!(
+        "{sessions} sessions, drawn as above, by best fit in two orders on one core. The configuration program takes fractions \
+         of sets; it is bounded from below by prices that are piecewise linear in the rates of each model ({KNOTS} knots a \
+         model), which loses a little, so the true distance is smaller. The fluid bound counts each session at its least \
+         share of a GPU, in whatever round suits it best."
+    ));
+    let mut table = Table::new([
+        "SLOs",
+        "GPUs",
+        "seconds",
+        "at most",
+        "configuration program",
+        "above it",
+        "at most",
+        "fluid bound",
+        "above it",
+        "at most",
+        "squishy",
+    ]);
+    bench.progress.expect(4);
+    for (slo_times, configured_most, fluid_most) in [(1.0, "2.5 %", ""), (3.0, "", "4 %")] {
+        let models = Models::new(slo_times);
+        let packer = models.packer(sessions, bench.suite.seed);
+        let start = Instant::now();
+        let sets = best_fit(&packer);
+        let seconds = start.elapsed().as_secs_f64();
+        packer.assert_packed(&sets);
+        bench.progress.finish_one();
+        let fluid = fluid_bound(&packer);
+        let above = |bound: f64| format!("{:.2} %", 100.0 * (sets.len() as f64 / bound - 1.0));
+        // At longer objectives sets are large, and pricing them takes hours.
+        let configured =
+            (slo_times == 1.0).then(|| configuration_bound(&packer, Some(KNOTS))).flatten();
+        bench.progress.finish_one();
+        table.add([
+            format!("× {slo_times}"),
+            sets.len().to_string(),
+            format!("{seconds:.2}"),
+            "2".to_owned(),
+            configured.map_or("-".to_owned(), |bound| format!("{bound:.1}")),
+            configured.map_or("-".to_owned(), above),
+            configured_most.to_owned(),
+            fluid.to_string(),
+            above(fluid as f64),
+            fluid_most.to_owned(),
+            squishy(&packer).len().to_string(),
+        ]);
+    }
+    section.say(table.markdown());
+    Ok(section)
+}
