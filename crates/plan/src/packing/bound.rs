@@ -71,7 +71,7 @@ pub fn configuration_bound(packer: &Packer<'_>, knots: Option<usize>) -> Option<
 /// How many additions to sets are tried before it is given up: some minutes.
 const STEPS_MAX: usize = 2_000_000_000;
 /// One pricing ends with so many sets.
-const ENOUGH: usize = 400;
+const ENOUGH: usize = 1_000;
 /// A bound that is this near to the best is good enough.
 const TIGHT: f64 = 100.0 * WORTH;
 

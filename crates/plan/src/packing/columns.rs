@@ -19,7 +19,7 @@ pub(super) struct Items {
 
 /// What a search found.
 pub(super) struct Found {
-    /// Sets of items that are worth more than one GPU, the best last.
+    /// Sets of items that are worth more than one GPU.
     pub(super) sets: Vec<Set>,
     /// Nothing is worth more than this; `None` if the search was cut short.
     pub(super) most: Option<f64>,
@@ -37,9 +37,9 @@ impl Items {
         }
     }
 
-    /// Sets of items that are worth more than a GPU at these prices. Stops when it has found `enough`, since new prices
-    /// are then worth more than more sets; and when it has tried as many additions as there are `steps`, which it counts
-    /// down.
+    /// Sets of items that are worth more than a GPU at these prices, the best for each densest member. Stops when it has
+    /// found `enough`, since new prices are then worth more than more sets; and when it has tried as many additions as
+    /// there are `steps`, which it counts down.
     pub(super) fn price(
         &self,
         packer: &Packer<'_>,
@@ -52,21 +52,33 @@ impl Items {
             packer,
             items: self,
             prices,
-            enough,
             steps,
-            best: 1.0 + WORTH,
-            found: Vec::new(),
+            best: 0.0,
+            found: None,
             chosen: Vec::new(),
         };
-        search.extend(&Bin::empty(), 0.0, worthy);
-        let complete = *search.steps > 0 && search.found.len() < enough;
-        Found { most: complete.then_some(search.best), sets: search.found }
+        let roots = search.candidates(&Bin::empty(), worthy);
+        let (mut sets, mut most) = (Vec::new(), 1.0 + WORTH);
+        for at in 0..roots.len() {
+            search.best = 1.0 + WORTH;
+            search.add(&roots, at, 0.0);
+            if *search.steps == 0 || sets.len() == enough {
+                return Found { sets, most: None };
+            }
+            most = most.max(search.best);
+            sets.extend(search.found.take());
+        }
+        Found { sets, most: Some(most) }
     }
 
     /// A GPU with one more item; `None` if it does not fit.
     pub(super) fn put(&self, packer: &Packer<'_>, bin: &Bin, item: usize) -> Option<Bin> {
+        let (&first, others) = self.items[item].split_first().expect("an item has a session");
+        // Most do not fit: that is found out before anything is copied.
+        let round = bin.round_with(packer, first)?;
         let mut bin = bin.clone();
-        for &session in &self.items[item] {
+        bin.push(packer, first, round);
+        for &session in others {
             let round = bin.round_with(packer, session)?;
             bin.push(packer, session, round);
         }
@@ -78,10 +90,11 @@ struct Search<'a> {
     packer: &'a Packer<'a>,
     items: &'a Items,
     prices: &'a [f64],
-    enough: usize,
     steps: &'a mut usize,
+    /// Only sets that are worth more are of interest.
     best: f64,
-    found: Vec<Set>,
+    /// The set that is worth as much, if one was found.
+    found: Option<Set>,
     chosen: Set,
 }
 
@@ -93,40 +106,12 @@ struct Candidate {
 }
 
 impl Search<'_> {
-    /// Adds any of these items to the GPU, in all ways that could be worth more than the best.
-    fn extend(&mut self, bin: &Bin, value: f64, items: Vec<usize>) {
-        if value > self.best {
-            self.best = value;
-            let mut set = self.chosen.clone();
-            set.sort_unstable();
-            self.found.push(set);
-        }
+    /// Those of the items that fit on the GPU, the densest first.
+    fn candidates(&self, bin: &Bin, items: Vec<usize>) -> Vec<Candidate> {
         let mut candidates: Vec<Candidate> =
             items.into_iter().filter_map(|item| self.candidate(bin, item)).collect();
-        let density = |each: &Candidate| each.price / each.weight;
-        candidates.sort_by(|a, b| density(b).total_cmp(&density(a)).then(a.item.cmp(&b.item)));
-        let room = if bin.members.is_empty() { f64::INFINITY } else { bin.room().0 as f64 };
-        for at in 0..candidates.len() {
-            if value + knapsack(&candidates[at..], room) <= self.best {
-                return;
-            }
-            if *self.steps == 0 || self.found.len() >= self.enough {
-                return;
-            }
-            *self.steps -= 1;
-            let candidate = &candidates[at];
-            // The rest is less dense, and its room ends where the candidate's objective does.
-            let dense = candidates.get(at + 1).map_or(0.0, density);
-            if value + candidate.price + dense * candidate.bin.room().0 as f64 <= self.best {
-                continue;
-            }
-            let others = &self.items.apart[candidate.item];
-            let rest = candidates[at + 1..].iter().map(|each| each.item);
-            let rest = rest.filter(|item| others.binary_search(item).is_err()).collect();
-            self.chosen.push(candidate.item);
-            self.extend(&candidate.bin, value + candidate.price, rest);
-            self.chosen.pop();
-        }
+        candidates.sort_by(|a, b| b.density().total_cmp(&a.density()).then(a.item.cmp(&b.item)));
+        candidates
     }
 
     fn candidate(&self, bin: &Bin, item: usize) -> Option<Candidate> {
@@ -135,10 +120,50 @@ impl Search<'_> {
         let weight = self.items.items[item].iter().map(latency).fold(Span::ZERO, |sum, l| sum + l);
         Some(Candidate { item, price: self.prices[item], weight: weight.0 as f64, bin: filled })
     }
+
+    /// Adds the candidate at this place to the chosen ones, then any of those after it, in all ways that could be worth
+    /// more than the best.
+    fn add(&mut self, candidates: &[Candidate], at: usize, value: f64) {
+        if *self.steps == 0 {
+            return;
+        }
+        *self.steps -= 1;
+        let Candidate { item, price, ref bin, .. } = candidates[at];
+        let value = value + price;
+        // The rest is less dense, and its room ends where the candidate's objective does.
+        let room = bin.room().0 as f64;
+        let dense = candidates.get(at + 1).map_or(0.0, Candidate::density);
+        if value + dense * room <= self.best {
+            return;
+        }
+        self.chosen.push(item);
+        if value > self.best {
+            let mut set = self.chosen.clone();
+            set.sort_unstable();
+            (self.best, self.found) = (value, Some(set));
+        }
+        let others = &self.items.apart[item];
+        let rest = candidates[at + 1..].iter().map(|each| each.item);
+        let rest = rest.filter(|item| others.binary_search(item).is_err()).collect();
+        let rest = self.candidates(bin, rest);
+        for next in 0..rest.len() {
+            if value + knapsack(&rest[next..], room) <= self.best {
+                break;
+            }
+            self.add(&rest, next, value);
+        }
+        self.chosen.pop();
+    }
 }
 
-/// The most that these can add in the room, taken by fractions, the densest first. On an empty GPU the first decides
-/// how much room there is, so no more is known than that they may all fit.
+impl Candidate {
+    /// What it is worth for the time it takes.
+    fn density(&self) -> f64 {
+        self.price / self.weight
+    }
+}
+
+/// The most that these can add in the room, taken by fractions, the densest first.
 fn knapsack(candidates: &[Candidate], mut room: f64) -> f64 {
     let mut value = 0.0;
     for candidate in candidates {
