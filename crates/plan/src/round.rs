@@ -26,9 +26,10 @@ impl Turn<'_> {
     /// How many requests come in a round: at least one, since a turn must be kept for it.
     #[inline]
     pub fn batch(&self, round: Span) -> usize {
-        let gathered = (self.rate * (round.0 as f64 * 1e-9) - ROUNDING).ceil();
-        // Conversion saturates, and a batch that is too large has no latency.
-        (gathered as usize).max(1)
+        let gathered = self.rate * (round.0 as f64 * 1e-9) - ROUNDING;
+        // Rounded up by hand, since `ceil` is a call. Conversion saturates, and a batch that is too large has no latency.
+        let whole = gathered as usize;
+        (whole + usize::from((whole as f64) < gathered)).max(1)
     }
 
     /// How long its batch takes in such a round.

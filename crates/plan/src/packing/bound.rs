@@ -1,7 +1,7 @@
 //! How few GPUs could be enough at the best.
 
 use super::best_fit::best_fit;
-use super::columns::{Items, WORTH};
+use super::columns::{Effort, Items};
 use super::simplex::{Covering, Entries};
 use super::{Packer, Set};
 use crate::round::Turn;
@@ -40,40 +40,52 @@ pub fn fluid_bound(packer: &Packer<'_>) -> usize {
 /// rates, between as many `knots`. The best of such prices bound the program, and so the packings, from below; the more
 /// knots, the less is lost.
 pub fn configuration_bound(packer: &Packer<'_>, knots: Option<usize>) -> Option<f64> {
-    let knotted = Knots::new(packer, knots);
     let items = Items::single(packer.sessions.len());
-    // More than any session costs, so that these columns are left in the end.
-    let mut covering = Covering::new(&knotted.needs, 2.0);
-    let add = |covering: &mut Covering, set: &Set| {
-        covering.add(1.0, knotted.entries(set));
+    let mut effort = Effort { steps: STEPS_MAX, enough: ENOUGH, first: 0 };
+    let mut sets: Vec<Set> = best_fit(packer);
+    let mut bound = None;
+    // Few knots find most of the sets that more knots need, and find them sooner.
+    let stages: Vec<Option<usize>> = match knots {
+        None => vec![None],
+        Some(knots) => [knots / 4, knots / 2, knots].into_iter().map(Some).collect(),
     };
-    best_fit(packer).iter().for_each(|set| add(&mut covering, set));
-    (0..packer.sessions.len()).for_each(|at| add(&mut covering, &vec![at]));
-    let mut steps = STEPS_MAX;
-    loop {
-        covering.solve();
-        let at_knots = covering.prices();
-        let prices: Vec<f64> = (0..packer.sessions.len())
-            .map(|at| knotted.weights[at].iter().map(|&(knot, part)| at_knots[knot] * part).sum())
-            .collect();
-        let found = items.price(packer, &prices, ENOUGH, &mut steps);
-        if let Some(most) = found.most.filter(|&most| most < 1.0 + TIGHT) {
-            // Prices by which no set is worth more than `most` bound the sets from below (Farley).
-            return Some(prices.iter().sum::<f64>() / most);
+    for knots in stages {
+        let knots = Knots::new(packer, knots);
+        // More than any session costs, so that the first columns are left in the end.
+        let mut covering = Covering::new(&knots.needs, 2.0);
+        for set in &sets {
+            covering.add(1.0, knots.entries(set));
         }
-        if steps == 0 || found.sets.is_empty() {
-            return None;
-        }
-        found.sets.iter().for_each(|set| add(&mut covering, set));
+        bound = loop {
+            covering.solve();
+            let at_knots = covering.prices();
+            let price = |parts: &Entries| {
+                parts.iter().map(|&(knot, part)| at_knots[knot] * part).sum::<f64>()
+            };
+            let prices: Vec<f64> = knots.weights.iter().map(price).collect();
+            let found = items.price(packer, &prices, &mut effort);
+            if let Some(most) = found.most.filter(|&most| most < 1.0 + TIGHT) {
+                // Prices by which no set is worth more than `most` bound the sets from below (Farley).
+                break Some(prices.iter().sum::<f64>() / most);
+            }
+            if found.sets.is_empty() {
+                break None;
+            }
+            for set in found.sets {
+                covering.add(1.0, knots.entries(&set));
+                sets.push(set);
+            }
+        };
     }
+    bound
 }
 
 /// How many additions to sets are tried before it is given up: some minutes.
 const STEPS_MAX: usize = 2_000_000_000;
 /// One pricing ends with so many sets.
-const ENOUGH: usize = 1_000;
+const ENOUGH: usize = 500;
 /// A bound that is this near to the best is good enough.
-const TIGHT: f64 = 100.0 * WORTH;
+const TIGHT: f64 = 5e-4;
 
 /// How prices of sessions hang on prices at some rates of each model.
 struct Knots {

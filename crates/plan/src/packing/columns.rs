@@ -4,6 +4,8 @@
 //! still fits has a weight, the time its batch would take: no larger set has it for less. What the best of the rest
 //! could add is then at most a knapsack of the room that is left, taken by fractions.
 
+use std::cmp::Ordering;
+
 use fermata_core::Span;
 
 use super::{Bin, Packer, Set};
@@ -25,6 +27,16 @@ pub(super) struct Found {
     pub(super) most: Option<f64>,
 }
 
+/// How hard is searched.
+pub(super) struct Effort {
+    /// How many more additions to sets may be tried.
+    pub(super) steps: usize,
+    /// New prices are worth more than more sets than this.
+    pub(super) enough: usize,
+    /// Where to begin: a search that had enough goes on there with the next prices, so that all items have their turn.
+    pub(super) first: usize,
+}
+
 /// A set must be worth this much more than a GPU.
 pub(super) const WORTH: f64 = 1e-6;
 
@@ -38,31 +50,25 @@ impl Items {
     }
 
     /// Sets of items that are worth more than a GPU at these prices, the best for each densest member. Stops when it has
-    /// found `enough`, since new prices are then worth more than more sets; and when it has tried as many additions as
-    /// there are `steps`, which it counts down.
-    pub(super) fn price(
-        &self,
-        packer: &Packer<'_>,
-        prices: &[f64],
-        enough: usize,
-        steps: &mut usize,
-    ) -> Found {
-        let worthy = (0..self.items.len()).filter(|&item| prices[item] > 0.0).collect();
-        let mut search = Search {
-            packer,
-            items: self,
-            prices,
-            steps,
-            best: 0.0,
-            found: None,
-            chosen: Vec::new(),
-        };
-        let roots = search.candidates(&Bin::empty(), worthy);
+    /// found as many as are enough, or has no steps left.
+    pub(super) fn price(&self, packer: &Packer<'_>, prices: &[f64], effort: &mut Effort) -> Found {
+        let steps = &mut effort.steps;
+        let mut search =
+            Search { packer, items: self, steps, best: 0.0, found: None, chosen: Vec::new() };
+        let empty = Bin::empty();
+        let worthy = (0..self.items.len()).filter(|&item| prices[item] > 0.0);
+        let mut roots: Vec<Candidate> = worthy
+            .filter_map(|item| {
+                Some(Candidate { item, price: prices[item], weight: search.weigh(&empty, item)? })
+            })
+            .collect();
+        roots.sort_by(Candidate::denser);
         let (mut sets, mut most) = (Vec::new(), 1.0 + WORTH);
-        for at in 0..roots.len() {
+        for tried in 0..roots.len() {
             search.best = 1.0 + WORTH;
-            search.add(&roots, at, 0.0);
-            if *search.steps == 0 || sets.len() == enough {
+            search.add(&empty, &roots, (effort.first + tried) % roots.len(), 0.0);
+            if *search.steps == 0 || sets.len() == effort.enough {
+                effort.first += tried;
                 return Found { sets, most: None };
             }
             most = most.max(search.best);
@@ -89,7 +95,6 @@ impl Items {
 struct Search<'a> {
     packer: &'a Packer<'a>,
     items: &'a Items,
-    prices: &'a [f64],
     steps: &'a mut usize,
     /// Only sets that are worth more are of interest.
     best: f64,
@@ -98,61 +103,76 @@ struct Search<'a> {
     chosen: Set,
 }
 
+#[derive(Clone, Copy)]
 struct Candidate {
     item: usize,
     price: f64,
     weight: f64,
-    bin: Bin,
 }
 
 impl Search<'_> {
-    /// Those of the items that fit on the GPU, the densest first.
-    fn candidates(&self, bin: &Bin, items: Vec<usize>) -> Vec<Candidate> {
-        let mut candidates: Vec<Candidate> =
-            items.into_iter().filter_map(|item| self.candidate(bin, item)).collect();
-        candidates.sort_by(|a, b| b.density().total_cmp(&a.density()).then(a.item.cmp(&b.item)));
-        candidates
-    }
-
-    fn candidate(&self, bin: &Bin, item: usize) -> Option<Candidate> {
-        let filled = self.items.put(self.packer, bin, item)?;
-        let latency = |&at: &usize| self.packer.sessions[at].turn.latency(filled.round);
-        let weight = self.items.items[item].iter().map(latency).fold(Span::ZERO, |sum, l| sum + l);
-        Some(Candidate { item, price: self.prices[item], weight: weight.0 as f64, bin: filled })
+    /// How long the item's batches would take on the GPU; `None` if it does not fit.
+    fn weigh(&self, bin: &Bin, item: usize) -> Option<f64> {
+        let sessions = &self.items.items[item];
+        let round = match sessions[..] {
+            // Most do not fit, and most items are one session: nothing is copied to find that out.
+            [session] => bin.round_with(self.packer, session)?,
+            _ => self.items.put(self.packer, bin, item)?.round,
+        };
+        let latency = |&at: &usize| self.packer.sessions[at].turn.latency(round);
+        Some(sessions.iter().map(latency).fold(Span::ZERO, |sum, each| sum + each).0 as f64)
     }
 
     /// Adds the candidate at this place to the chosen ones, then any of those after it, in all ways that could be worth
-    /// more than the best.
-    fn add(&mut self, candidates: &[Candidate], at: usize, value: f64) {
+    /// more than the best. The candidates fit on the GPU and are in the order of their density.
+    fn add(&mut self, bin: &Bin, candidates: &[Candidate], at: usize, value: f64) {
         if *self.steps == 0 {
             return;
         }
         *self.steps -= 1;
-        let Candidate { item, price, ref bin, .. } = candidates[at];
+        let Candidate { item, price, .. } = candidates[at];
+        let bin = self.items.put(self.packer, bin, item).expect("a candidate fits");
         let value = value + price;
-        // The rest is less dense, and its room ends where the candidate's objective does.
-        let room = bin.room().0 as f64;
-        let dense = candidates.get(at + 1).map_or(0.0, Candidate::density);
-        if value + dense * room <= self.best {
-            return;
-        }
         self.chosen.push(item);
         if value > self.best {
             let mut set = self.chosen.clone();
             set.sort_unstable();
             (self.best, self.found) = (value, Some(set));
         }
-        let others = &self.items.apart[item];
-        let rest = candidates[at + 1..].iter().map(|each| each.item);
-        let rest = rest.filter(|item| others.binary_search(item).is_err()).collect();
-        let rest = self.candidates(bin, rest);
-        for next in 0..rest.len() {
-            if value + knapsack(&rest[next..], room) <= self.best {
-                break;
+        // The rest is less dense, and its room ends where an objective does.
+        let (rest, room) = (&candidates[at + 1..], bin.room().0 as f64);
+        let dense = rest.first().map_or(0.0, Candidate::density);
+        if value + dense * room > self.best {
+            let rest = self.rest(&bin, rest, item, value, dense);
+            for next in 0..rest.len() {
+                if value + knapsack(&rest[next..], room) <= self.best {
+                    break;
+                }
+                self.add(&bin, &rest, next, value);
             }
-            self.add(&rest, next, value);
         }
         self.chosen.pop();
+    }
+
+    /// Those that still fit, may be together with the item, and could be a part of something better.
+    fn rest(
+        &self,
+        bin: &Bin,
+        candidates: &[Candidate],
+        item: usize,
+        value: f64,
+        dense: f64,
+    ) -> Vec<Candidate> {
+        let (others, room) = (&self.items.apart[item], bin.room().0 as f64);
+        let mut rest: Vec<Candidate> = candidates
+            .iter()
+            // What they took on a GPU with less on it they take here at least.
+            .filter(|each| value + each.price + dense * (room - each.weight) > self.best)
+            .filter(|each| others.binary_search(&each.item).is_err())
+            .filter_map(|each| Some(Candidate { weight: self.weigh(bin, each.item)?, ..*each }))
+            .collect();
+        rest.sort_by(Candidate::denser);
+        rest
     }
 }
 
@@ -160,6 +180,11 @@ impl Candidate {
     /// What it is worth for the time it takes.
     fn density(&self) -> f64 {
         self.price / self.weight
+    }
+
+    /// The densest first.
+    fn denser(&self, other: &Self) -> Ordering {
+        other.density().total_cmp(&self.density()).then(self.item.cmp(&other.item))
     }
 }
 

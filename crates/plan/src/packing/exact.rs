@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use super::best_fit::best_fit;
 use super::bound::fluid_bound;
-use super::columns::Items;
+use super::columns::{Effort, Items};
 use super::greedy::{sorted, squishy};
 use super::simplex::Covering;
 use super::{Bin, Packer, Set, subsets};
@@ -53,7 +53,8 @@ pub fn exact(packer: &Packer<'_>) -> Exact {
 pub(super) fn priced(packer: &Packer<'_>) -> Exact {
     let (fitted, merged) = (best_fit(packer), squishy(packer));
     let best = if merged.len() < fitted.len() { merged } else { fitted };
-    let mut search = Search { packer, best, bound: fluid_bound(packer), steps: STEPS_MAX };
+    let effort = Effort { steps: STEPS_MAX, enough: ENOUGH, first: 0 };
+    let mut search = Search { packer, best, bound: fluid_bound(packer), effort };
     if search.best.len() > search.bound {
         let columns = search.best.clone();
         let items = Items::single(packer.sessions.len());
@@ -70,8 +71,7 @@ struct Search<'a> {
     best: Vec<Set>,
     /// No packing at all has fewer sets.
     bound: usize,
-    /// How many additions may still be tried.
-    steps: usize,
+    effort: Effort,
 }
 
 /// A fractional solution of one subproblem.
@@ -91,7 +91,7 @@ impl Search<'_> {
 
     /// Looks for better packings of these items. Says whether some may have been left unseen.
     fn solve(&mut self, items: Items, columns: Vec<Set>, root: bool) -> bool {
-        if self.steps == 0 {
+        if self.effort.steps == 0 {
             return true;
         }
         let relaxed = self.relax(&items, columns);
@@ -136,7 +136,7 @@ impl Search<'_> {
         let bound = loop {
             covering.solve();
             let prices = covering.prices();
-            let found = items.price(self.packer, &prices, ENOUGH, &mut self.steps);
+            let found = items.price(self.packer, &prices, &mut self.effort);
             let total: f64 = prices.iter().sum();
             // Prices by which no set is worth more than `most` bound the sets from below (Farley).
             let bound = found.most.map(|most| (total / most - WHOLE).ceil() as usize);
