@@ -19,6 +19,8 @@ pub use delayed::Delayed;
 pub use feed::Drawn;
 pub use histogram::Histogram;
 pub use scenario::{Arrivals, End, Fault, FaultKind, Load, Scenario};
-pub use search::{BAD_MAX, Search, goodput, min_executors, passes, run, run_drawn, spread};
+pub use search::{
+    BAD_MAX, Search, fewest_near, goodput, min_executors, passes, run, run_drawn, spread,
+};
 pub use stats::{ModelStats, Stats};
 pub use world::{Observer, Run, simulate, simulate_drawn};

@@ -124,15 +124,35 @@ pub fn goodput(scenario: &Scenario, policy: Policy, search: Search) -> f64 {
 /// The fewest executors of the first class with which every model has enough of its requests in time.
 /// `None`, if `most` are not enough.
 pub fn min_executors(scenario: &Scenario, policy: Policy, most: usize) -> Option<usize> {
-    let passes = |executors: usize| passes(&scenario.with_executors(executors), policy);
-    let mut high = 1;
-    while !passes(high) {
-        if high >= most {
-            return None;
+    fewest_near(1, most, |executors| passes(&scenario.with_executors(executors), policy))
+}
+
+/// The fewest of something with which it passes, more of it never being worse; `None`, if `most` are not enough. Steps
+/// widen from the guess until the answer is between two numbers, which are then halved.
+pub fn fewest_near(guess: usize, most: usize, passes: impl Fn(usize) -> bool) -> Option<usize> {
+    let guess = guess.clamp(1, most);
+    // `low` is not enough, `high` is.
+    let (mut low, mut high, mut step) = (0, guess, 1);
+    if passes(guess) {
+        while high > 1 {
+            let lower = high.saturating_sub(step).max(1);
+            if !passes(lower) {
+                low = lower;
+                break;
+            }
+            (high, step) = (lower, 2 * step);
         }
-        high = (high * 2).min(most);
+    } else {
+        loop {
+            if high == most {
+                return None;
+            }
+            (low, high, step) = (high, (high + step).min(most), 2 * step);
+            if passes(high) {
+                break;
+            }
+        }
     }
-    let mut low = high / 2;
     while high - low > 1 {
         let middle = low.midpoint(high);
         if passes(middle) { high = middle } else { low = middle }
@@ -163,4 +183,19 @@ pub fn spread<T: Sync, R: Send>(
     });
     let results = results.into_inner().expect("no worker panics with the lock");
     results.into_iter().map(|result| result.expect("every item was worked on")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fewest_is_found_from_any_guess() {
+        for answer in 1..20 {
+            for guess in 0..25 {
+                assert_eq!(fewest_near(guess, 20, |tried| tried >= answer), Some(answer));
+            }
+        }
+        assert_eq!(fewest_near(3, 20, |tried| tried > 20), None);
+    }
 }
