@@ -5,6 +5,7 @@
 //! There is no clock here. Runs are independent values, so a search spreads them over the cores.
 
 mod check;
+mod control;
 mod delayed;
 mod feed;
 mod histogram;
@@ -15,10 +16,11 @@ pub mod symphony;
 mod world;
 
 pub use check::{Checker, Log, Promises};
+pub use control::{Control, Seen};
 pub use delayed::Delayed;
 pub use feed::Drawn;
 pub use histogram::Histogram;
 pub use scenario::{Arrivals, End, Fault, FaultKind, Load, Scenario};
 pub use search::{BAD_MAX, Search, goodput, min_executors, passes, run, run_drawn, spread};
 pub use stats::{ModelStats, Stats};
-pub use world::{Observer, Run, simulate, simulate_drawn};
+pub use world::{Observer, Run, simulate, simulate_controlled, simulate_drawn};
