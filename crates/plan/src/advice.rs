@@ -90,14 +90,17 @@ impl Advisor {
         let busy = seen.busy * seen.executors as f64;
         self.busiest = if self.idle == 0 { busy } else { self.busiest.max(busy) };
         self.idle += 1;
-        let enough = ((self.busiest / BUSY_WANTED).ceil() as usize).max(1);
-        if self.idle < self.patience || enough >= seen.executors {
+        if self.idle < self.patience {
             return seen.executors.max(1);
         }
-        // The next release is judged by intervals that come after this one.
+        // What comes next is judged by the intervals from now on.
         self.idle = 0;
-        self.released = Some(0);
-        seen.executors - (seen.executors - enough).div_ceil(2)
+        let enough = ((self.busiest / BUSY_WANTED).ceil() as usize).max(1);
+        let spare = seen.executors.saturating_sub(enough);
+        if spare > 0 {
+            self.released = Some(0);
+        }
+        (seen.executors - spare.div_ceil(2)).max(1)
     }
 }
 
