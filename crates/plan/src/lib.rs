@@ -4,12 +4,15 @@
 //! There is no IO, no clock, no thread and no random number here, and nothing fails: what cannot be had is a part of
 //! the plan. Whether a plan holds is not asked here either: the caller tries it in the simulator.
 
+pub mod advice;
 mod packing;
 mod plan;
 mod pools;
 mod problem;
+pub mod query;
 mod round;
 mod solve;
+pub mod subclusters;
 
 pub use packing::{
     Exact, Packer, Repacked, Saturated, Session, Set, best_fit, configuration_bound, exact,

@@ -5,6 +5,7 @@
 //! There is no clock here. Runs are independent values, so a search spreads them over the cores.
 
 mod check;
+mod control;
 mod delayed;
 mod feed;
 mod histogram;
@@ -15,6 +16,7 @@ pub mod symphony;
 mod world;
 
 pub use check::{Checker, Log, Promises};
+pub use control::{Control, Seen};
 pub use delayed::Delayed;
 pub use feed::Drawn;
 pub use histogram::Histogram;
@@ -23,4 +25,4 @@ pub use search::{
     BAD_MAX, Search, fewest_near, goodput, min_executors, passes, run, run_drawn, spread,
 };
 pub use stats::{ModelStats, Stats};
-pub use world::{Observer, Run, simulate, simulate_drawn};
+pub use world::{Observer, Run, simulate, simulate_controlled, simulate_drawn};

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use fermata_core::{ExecutorId, ModelId, Request, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, ModelId, Request, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, Dispatch, Event, MinTree};
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64Mcg;
 
+use crate::control::{Control, Seen};
 use crate::feed::{Drawn, Feed};
 use crate::scenario::{Fault, FaultKind, Scenario};
 use crate::stats::{ModelStats, Stats};
@@ -54,7 +55,19 @@ pub fn simulate(
         None => u64::MAX,
     };
     let limits = scenario.expected().into_iter().map(limit).collect();
-    run(scenario, Feed::live(scenario), limits, true, dispatcher, observer)
+    run(scenario, Feed::live(scenario), limits, true, dispatcher, observer, &mut ())
+}
+
+/// Runs a scenario to its end, with a number of executors that is decided on the way. It begins with those of the
+/// scenario; the ones that are added are of the first class.
+pub fn simulate_controlled(
+    scenario: &Scenario,
+    dispatcher: &mut impl Dispatch,
+    observer: &mut impl Observer,
+    control: &mut impl Control,
+) -> Stats {
+    let limits = vec![u64::MAX; scenario.loads.len()];
+    run(scenario, Feed::live(scenario), limits, true, dispatcher, observer, control)
 }
 
 /// The same for arrivals that were drawn before, with all rates multiplied by `factor`. Only counts are kept,
@@ -74,7 +87,7 @@ pub fn simulate_drawn(
         limits.iter_mut().for_each(|limit| *limit = (bad * *limit as f64) as u64);
     }
     let scenario = scenario.scaled(factor);
-    run(&scenario, Feed::drawn(arrivals, factor), limits, false, dispatcher, &mut ())
+    run(&scenario, Feed::drawn(arrivals, factor), limits, false, dispatcher, &mut (), &mut ())
 }
 
 fn run(
@@ -84,8 +97,10 @@ fn run(
     keeps_requests: bool,
     dispatcher: &mut impl Dispatch,
     observer: &mut impl Observer,
+    control: &mut impl Control,
 ) -> Stats {
-    let mut world = World::new(scenario, feed, bad_limits);
+    let mut world = World::new(scenario, feed, bad_limits, control.most());
+    world.set_control(control.next());
     world.keeps_requests = keeps_requests;
     let (world, actions) = (&mut world, &mut Actions::default());
     for (model, load) in (0..).zip(&scenario.loads) {
@@ -112,6 +127,11 @@ fn run(
                 handle(world, dispatcher, observer, actions, now, Event::Done { executor });
             }
             Next::Wakeup => handle(world, dispatcher, observer, actions, now, Event::Wakeup),
+            Next::Fault if world.next_control <= now => {
+                world.resize(now, control.executors(now, &world.seen(now)));
+                assert!(control.next() > now, "decisions come one after the other");
+                world.set_control(control.next());
+            }
             Next::Fault => strike(world, dispatcher, observer, actions, now),
             Next::Nothing => break,
         }
@@ -191,6 +211,9 @@ struct World<'a> {
     since: Vec<Time>,
     /// Faults by time, the next one last.
     faults: Vec<Fault>,
+    /// When the number of executors is decided anew.
+    next_control: Time,
+    /// The earlier of the two.
     next_fault: Time,
     next_request: u64,
     /// How many bad requests a model may have.
@@ -227,9 +250,9 @@ struct Executor {
 const NOISE_STREAM: u64 = 1 << 40;
 
 impl<'a> World<'a> {
-    fn new(scenario: &Scenario, feed: Feed<'a>, bad_limits: Vec<u64>) -> Self {
+    fn new(scenario: &Scenario, feed: Feed<'a>, bad_limits: Vec<u64>, most: usize) -> Self {
         let joins = scenario.faults.iter().map(|fault| fault.executor.index() + 1).max();
-        let executors = scenario.executors.len().max(joins.unwrap_or(0));
+        let executors = scenario.executors.len().max(joins.unwrap_or(0)).max(most);
         let loads = scenario.loads.iter();
         let own_slos: Vec<_> = loads.clone().map(|load| load.own_slos().cloned()).collect();
         let mut faults = scenario.faults.clone();
@@ -245,6 +268,7 @@ impl<'a> World<'a> {
             since: vec![Time::NEVER; executors],
             next_fault: faults.last().map_or(Time::NEVER, |fault| fault.at),
             faults,
+            next_control: Time::NEVER,
             next_request: 0,
             bad_limits,
             keeps_requests: true,
@@ -296,7 +320,7 @@ impl<'a> World<'a> {
 
     fn fault(&mut self, now: Time) -> Event {
         let Fault { executor, kind, .. } = self.faults.pop().expect("a fault is due");
-        self.next_fault = self.faults.last().map_or(Time::NEVER, |fault| fault.at);
+        self.set_control(self.next_control);
         let state = &mut self.executors[executor.index()];
         match kind {
             FaultKind::Crash => {
@@ -323,6 +347,45 @@ impl<'a> World<'a> {
                 Event::Wakeup
             }
         }
+    }
+
+    /// When the number of executors is decided next; with the last arrival, that is over.
+    fn set_control(&mut self, next: Time) {
+        self.next_control = if self.feed.next() == Time::NEVER { Time::NEVER } else { next };
+        let fault = self.faults.last().map_or(Time::NEVER, |fault| fault.at);
+        self.next_fault = fault.min(self.next_control);
+    }
+
+    /// What there is to decide by.
+    fn seen(&self, now: Time) -> Seen {
+        let running = self.executors.iter().filter(|executor| executor.is_busy());
+        let so_far = running.map(|executor| now - executor.running.start);
+        let spans = self.stats.busy.iter().copied().chain(so_far);
+        let models = self.stats.models.iter();
+        Seen {
+            executors: self.since.iter().filter(|&&since| since != Time::NEVER).count(),
+            busy: spans.fold(Span::ZERO, |sum, span| sum + span),
+            offered: self.clients.iter().map(|clients| clients.offered).collect(),
+            in_time: models.clone().map(|model| model.in_time).collect(),
+            bad: models.map(ModelStats::bad).collect(),
+        }
+    }
+
+    /// Executors join or leave at once, so that there are so many; those with high ids come last and leave first.
+    fn resize(&mut self, now: Time, wanted: usize) {
+        let is_there = |at: &usize| self.since[*at] != Time::NEVER;
+        let there = (0..self.executors.len()).filter(is_there).count();
+        // One that has left may still be running its last batch.
+        let free = |at: &usize| !is_there(at) && !self.executors[*at].is_busy();
+        let joining = (0..self.executors.len()).filter(free).take(wanted.saturating_sub(there));
+        let leaving = (0..self.executors.len()).rev().filter(is_there);
+        let leaving = leaving.take(there.saturating_sub(wanted));
+        let change = |at: usize, kind| Fault { at: now, executor: ExecutorId(at as u32), kind };
+        let joining = joining.map(|at| change(at, FaultKind::Join(ClassId(0))));
+        let leaving = leaving.map(|at| change(at, FaultKind::Leave));
+        let changes: Vec<Fault> = joining.chain(leaving).collect();
+        // The next fault is the last of the list.
+        self.faults.extend(changes.into_iter().rev());
     }
 
     fn end_presence(&mut self, executor: usize, end: Time) {
@@ -445,7 +508,7 @@ impl Executor {
 
 #[cfg(test)]
 mod tests {
-    use fermata_core::{ClassId, Profile};
+    use fermata_core::Profile;
     use fermata_dispatch::{ModelSpec, Network, Policy};
 
     use super::*;

@@ -1,19 +1,13 @@
-//! How many executors the load needs (Symphony, section 3.5): with a flat top, the share of lost requests
-//! says how many are missing; with load-proportional use, the share of idle time says how many are spare.
+//! How many executors the load needs, by the rule of `fermata_plan::advice`, from counters of the last seconds.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use fermata_core::{Span, Time};
+use fermata_plan::advice::{Observed, needed};
 
 /// The last seconds count: long enough to see a few hundred batches, short enough to follow a load.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Below this share of lost requests nothing is missing: the objective allows one in a hundred.
-const BAD_MAX: f64 = 0.01;
-/// Where executors are less busy than this, requests are lost for other reasons than too few of them: deadlines that are
-/// too short, a machine that is too slow to send answers.
-const BUSY_MIN: f64 = 0.75;
-
 /// What to do about a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Advice {
@@ -73,15 +67,7 @@ fn advise(first: &Sample, last: &Sample, executors: usize) -> Advice {
     let (good, lost) = (last.good.saturating_sub(first.good), last.bad.saturating_sub(first.bad));
     let all = good + lost;
     let bad = if all == 0 { 0.0 } else { lost as f64 / all as f64 };
-    let pool = executors as f64;
-    let needed = if bad > BAD_MAX && busy < BUSY_MIN {
-        pool
-    } else if bad > BAD_MAX {
-        // N r / (1 - r) more; should nothing be in time, all that can be said is that it is too few.
-        pool + (pool * bad / (1.0 - bad).max(0.01)).ceil()
-    } else {
-        (pool * busy).ceil().max(1.0)
-    };
+    let needed = needed(Observed { executors, bad, busy }).ceil().max(1.0);
     Advice { busy, bad, executors: needed as usize }
 }
 

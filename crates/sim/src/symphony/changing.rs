@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use fermata_core::{ClassId, Span, Time};
 use fermata_dispatch::{Event, Network, Policy};
+use fermata_plan::advice::{Observed, needed};
 use fermata_workload::{Counts, FunctionCounts, Gaps, Process};
 
 use super::model::{Model, zoo_1080ti};
 use super::pool::Reach;
 use crate::scenario::{Arrivals, End, Load, Scenario};
-use crate::search::BAD_MAX;
 use crate::stats::Stats;
 use crate::world::{Observer, Run, simulate};
 
@@ -176,11 +176,8 @@ impl Interval {
     /// How many of `executors` to add, or to remove if it is negative (Symphony 3.5): `N r / (1 - r)` more at a
     /// bad rate above what is allowed, else fewer by those that are idle.
     pub fn advice(&self, executors: usize) -> f64 {
-        let (bad, executors) = (self.bad_rate(), executors as f64);
-        match bad > BAD_MAX {
-            true => executors * bad / (1.0 - bad).max(1e-3),
-            false => -executors * (1.0 - self.busy).max(0.0),
-        }
+        let seen = Observed { executors, bad: self.bad_rate(), busy: self.busy.min(1.0) };
+        needed(seen) - executors as f64
     }
 }
 
