@@ -7,8 +7,9 @@
 
 use fermata_core::{Profile, Span};
 
-use crate::plan::{Member, Plan};
+use crate::plan::{Member, Plan, Pool};
 use crate::problem::{Demand, Problem};
+use crate::subclusters::{Before, Item, Limits, partition};
 
 /// What a burst takes beyond the mean, in executors, at a mean of one; grows with the square root of the mean.
 const BURST: f64 = 0.35;
@@ -60,19 +61,46 @@ pub(crate) fn member(place: usize, demand: &Demand, kind: usize, executors: usiz
     }
 }
 
-/// The demands of a kind in as few pools as its memory allows, each with about the same load.
+/// The demands of a kind in as few pools as its memory allows, alike in load; few of them are in another pool than
+/// before.
 pub(crate) fn divide(
     problem: &Problem,
     kind: usize,
     demands: &[usize],
-    _previous: Option<&Plan>,
+    previous: Option<&Plan>,
 ) -> Vec<Vec<usize>> {
+    let item = |&at: &usize| {
+        let demand = &problem.demands[at];
+        let profile = demand.profiles[kind].as_ref().expect("the demand runs on this kind");
+        let load = staggered_load(profile, demand.slo, demand.rate);
+        Item { load, memory: demand.memory, workspace: demand.workspace }
+    };
+    let items: Vec<Item> = demands.iter().map(item).collect();
     let memory = problem.kinds[kind].memory;
-    let need = |at: usize| problem.demands[at].memory;
-    let total = demands.iter().fold(0u64, |sum, &at| sum.saturating_add(need(at)));
-    let workspace = demands.iter().map(|&at| problem.demands[at].workspace).max().unwrap_or(0);
-    if total.saturating_add(workspace) <= memory {
-        return vec![demands.to_vec()];
+    let total = items.iter().fold(0u64, |sum, item| sum.saturating_add(item.memory));
+    let fewest = total.div_ceil(memory.max(1)).clamp(1, items.len().max(1) as u64) as usize;
+    let former = previous.map(|plan| former_pools(plan, kind, demands));
+    let moves = (MOVED_MAX * items.len() as f64).ceil() as usize;
+    let before = former.as_ref().map(|clusters| Before { clusters, moves });
+    let limits = Limits { memory, ..Limits::NONE };
+    let parted = (fewest..=items.len())
+        .find_map(|pools| Some((pools, partition(&items, pools, limits, before).ok()?)));
+    let (pools, pool_of) = parted.expect("every demand fits into a pool of its own");
+    let mut parts = vec![Vec::new(); pools];
+    for (&demand, pool) in demands.iter().zip(pool_of) {
+        parts[pool].push(demand);
     }
-    vec![demands.to_vec()]
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// Of the demands that need not change their pool, at most this part does.
+const MOVED_MAX: f64 = 0.05;
+
+/// The pool of each demand in a plan, among those of this kind over which dispatch decides.
+fn former_pools(plan: &Plan, kind: usize, demands: &[usize]) -> Vec<Option<usize>> {
+    let pools: Vec<&Pool> =
+        plan.pools.iter().filter(|pool| pool.kind == kind && pool.round.is_none()).collect();
+    let holds = |pool: &Pool, demand| pool.members.iter().any(|member| member.demand == demand);
+    demands.iter().map(|&demand| pools.iter().position(|pool| holds(pool, demand))).collect()
 }

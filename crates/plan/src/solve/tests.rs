@@ -123,3 +123,20 @@ fn a_plan_that_follows_moves_little() {
     let same = (0..60).filter(|&at| companions(&plan, at) == companions(&next, at)).count();
     assert!(same >= 30, "{same} of 60 have the same companions");
 }
+
+#[test]
+fn pools_are_as_few_as_memory_allows_and_change_little() {
+    let mut problem = Problem::new(demands(40));
+    problem.kinds = vec![Kind { memory: 100, ..Kind::UNLIMITED }];
+    problem.demands.iter_mut().for_each(|demand| (demand.memory, demand.workspace) = (9, 10));
+    let plan = solve(&problem, Method::Pools, None);
+    check(&problem, &plan);
+    assert_eq!(plan.pools.len(), 4);
+    problem.demands.iter_mut().step_by(3).for_each(|demand| demand.rate *= 1.5);
+    let next = solve(&problem, Method::Pools, Some(&plan));
+    let pool = |plan: &Plan, at: usize| {
+        plan.pools.iter().position(|pool| pool.members.iter().any(|member| member.demand == at))
+    };
+    let moved = (0..40).filter(|&at| pool(&plan, at) != pool(&next, at)).count();
+    assert!(moved <= 2, "{moved} of 40 moved");
+}

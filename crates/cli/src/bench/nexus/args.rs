@@ -1,5 +1,7 @@
 //! The arguments of `fermata bench nexus`.
 
+use std::path::PathBuf;
+
 use clap::Args as Arguments;
 
 use super::EXPERIMENTS;
@@ -12,6 +14,15 @@ use crate::bench::experiment::{SuiteArgs, list};
 pub(crate) struct NexusArgs {
     #[command(flatten)]
     pub(super) suite: SuiteArgs,
+
+    /// The day: calls a minute, as in the Azure Functions traces of 2019.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "FERMATA_TRACE",
+        default_value = "data/traces/azure_functions_2019_1000x1440.csv"
+    )]
+    pub(super) trace: PathBuf,
 }
 
 fn help() -> String {

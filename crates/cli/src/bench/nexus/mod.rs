@@ -1,10 +1,12 @@
 //! `fermata bench nexus`: packing, query split and sub-clusters, beside what Nexus and Symphony print about them.
 
 mod args;
+mod day;
 mod examples;
 mod instances;
 mod large;
 mod packing;
+mod zoo;
 
 pub(crate) use args::NexusArgs;
 
@@ -12,10 +14,12 @@ use super::experiment::{self, Experiment};
 use super::planner;
 
 /// In the order of the document.
-pub(super) const EXPERIMENTS: [Experiment<NexusArgs>; 3] = [
+pub(super) const EXPERIMENTS: [Experiment<NexusArgs>; 5] = [
     Experiment { name: "examples", title: "The papers' worked examples", run: examples::run },
+    Experiment { name: "zoo", title: "15,000 requests a second of the A100 zoo", run: zoo::run },
     Experiment { name: "packing", title: "Packing a hundred sessions", run: packing::run },
     Experiment { name: "large", title: "Packing ten thousand sessions", run: large::run },
+    Experiment { name: "day", title: "A day of Azure Functions", run: day::run },
 ];
 
 /// What an experiment needs.
