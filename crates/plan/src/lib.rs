@@ -9,6 +9,7 @@ mod plan;
 mod pools;
 mod problem;
 mod round;
+pub mod shares;
 mod solve;
 
 pub use packing::{
