@@ -21,7 +21,7 @@ pub fn schedule(scene: &Scene, gpus: usize) -> Option<Board> {
         .filter(whole)
         .or_else(|| search(scene, gpus))
         .or_else(|| {
-            orders(scene).into_iter().map(|order| elastic_in_order(scene, &order, gpus)).find(whole)
+            orders(scene).into_iter().map(|order| elastic_in_order(scene, order, gpus)).find(whole)
         })
         .or_else(|| (gpus <= IDEAL_GPUS_MAX).then(|| ideal(scene, gpus)).flatten())
 }
@@ -30,7 +30,7 @@ pub fn schedule(scene: &Scene, gpus: usize) -> Option<Board> {
 pub(super) fn best(scene: &Scene, limit: usize) -> Found {
     let quick = fewest(scene, limit, |gpus| {
         let mut boards =
-            orders(scene).into_iter().map(|order| elastic_in_order(scene, &order, gpus));
+            orders(scene).into_iter().map(|order| elastic_in_order(scene, order, gpus));
         boards.find(|board| board.serves_all(scene)).unwrap_or_else(|| elastic(scene, gpus))
     });
     if scene.items.len() > ITEMS_MAX {
