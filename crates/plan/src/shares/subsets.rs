@@ -21,6 +21,8 @@ type Set = u32;
 const FLEXIBLE_TWO_MAX: usize = 9;
 const FLEXIBLE_ONE_MAX: usize = 11;
 pub(super) const ITEMS_MAX: usize = 14;
+/// With more GPUs than this, those come first that one demand fills.
+const GPUS_MAX: usize = 8;
 /// Of the ways to divide a share between two flexible demands, so many are kept.
 const DIVISIONS_MAX: usize = 6;
 /// Rates that differ by less are the same.
@@ -28,12 +30,17 @@ const CLOSE: f64 = 1e-9;
 
 /// A board on which at most so many GPUs serve everything, if the program finds one.
 pub fn search(scene: &Scene, gpus: usize) -> Option<Board> {
+    if scene.items.len() > ITEMS_MAX || scene.lower_bound() > gpus {
+        return None;
+    }
+    if gpus > GPUS_MAX { after_full_ones(scene, gpus) } else { program(scene, gpus) }
+}
+
+/// The program, with none, one or two flexible demands.
+fn program(scene: &Scene, gpus: usize) -> Option<Board> {
     let count = scene.items.len();
     if count == 0 {
         return Some(Board { gpus: Vec::new() });
-    }
-    if count > ITEMS_MAX || scene.lower_bound() > gpus {
-        return None;
     }
     let mut search = Search::new(scene);
     if let Some(board) = search.with_flexible(&[], gpus) {
@@ -52,6 +59,32 @@ pub fn search(scene: &Scene, gpus: usize) -> Option<Board> {
         return order.iter().find_map(|&item| search.with_flexible(&[item], gpus));
     }
     None
+}
+
+/// Demands that fill whole GPUs get them; what is left of them and the others share the rest. Nothing is lost by that but
+/// the last few GPUs' worth: a model alone on shares serves about as much as on the GPU that they are of.
+fn after_full_ones(scene: &Scene, gpus: usize) -> Option<Board> {
+    let mut board = Board { gpus: Vec::new() };
+    let mut rates: Vec<f64> = scene.items.iter().map(|item| item.rate).collect();
+    for (item, rate) in rates.iter_mut().enumerate() {
+        let most = scene.room(scene.whole(), 0, &[], item);
+        let full = Slot { size: scene.whole(), members: vec![(item, most)] };
+        let count = (*rate / most).floor();
+        let left = *rate - count * most;
+        // A rest that is a rounding error is none.
+        *rate = if left > *rate * CLOSE { left } else { 0.0 };
+        board.gpus.resize(board.gpus.len() + count as usize, Gpu { slots: vec![full] });
+    }
+    let left = gpus.checked_sub(board.gpus.len())?;
+    let place = |demand: usize| scene.items.iter().position(|item| item.demand == demand);
+    let place = |demand: usize| place(demand).expect("a scene keeps its demands");
+    let rest = scene.with_rates(|demand| rates[place(demand)]);
+    for mut gpu in program(&rest, left.min(rest.items.len()))?.gpus {
+        let members = gpu.slots.iter_mut().flat_map(|slot| &mut slot.members);
+        members.for_each(|(item, _)| *item = place(rest.items[*item].demand));
+        board.gpus.push(gpu);
+    }
+    Some(board)
 }
 
 /// What is known about sets on shares, found out when it is needed.
