@@ -1,7 +1,7 @@
 //! Shares of GPUs on gpulet's nine models: every plan of every method holds, and none schedules what ours does not.
 
 use fermata_core::{Profile, Span};
-use fermata_plan::shares::{self, Board, Fault, Rules, Scene, Traits, Usage};
+use fermata_plan::shares::{self, Board, Fault, Rules, Traits, Usage};
 use fermata_plan::{Demand, Kind, Plan, Problem, Reason, Turn, shortest_round};
 use proptest::prelude::*;
 
@@ -10,12 +10,16 @@ fn nine(rates: [f64; 9], gpus: usize) -> (Problem, Rules, Vec<Traits>) {
     let table = include_str!("../../../data/gpulet_models.csv");
     let (mut demands, mut traits) = (Vec::new(), Vec::new());
     for (line, rate) in table.lines().skip(1).zip(rates) {
-        let cell = |at: usize| line.split(',').nth(at).unwrap().parse::<f64>().unwrap();
+        let cell = |at: usize| {
+            let text = line.split(',').nth(at).expect("a line has all columns");
+            text.parse::<f64>().expect("the table has numbers here")
+        };
         let (slo, fixed, memory) = (cell(3), cell(4), cell(5));
         let most = slo / 2.0;
         let latency = |batch| fixed * most + (1.0 - fixed) * most * f64::from(batch) / 32.0;
         let profile = Profile::from_table((1..=32).map(|batch| Span::from_ms(latency(batch))));
-        let mut demand = Demand::new(profile.unwrap(), Span::from_ms(slo), rate);
+        let profile = profile.expect("every batch takes some time");
+        let mut demand = Demand::new(profile, Span::from_ms(slo), rate);
         demand.memory = (memory * 1e6) as u64;
         demands.push(demand);
         let usage = Usage { l2: cell(6), dram: cell(7) };
@@ -34,7 +38,7 @@ fn scenario(number: usize, factor: f64) -> [f64; 9] {
 
 #[test]
 fn every_board_holds_and_ours_is_there_whenever_another_is() {
-    let methods: [(&str, fn(&Scene, usize) -> Board); 3] = [
+    let methods: [(&str, shares::Method); 3] = [
         ("squishy", shares::squishy),
         ("best fit", shares::best_fit),
         ("elastic", shares::elastic_partitioning),
@@ -253,7 +257,7 @@ fn share_works(
         let factors = neighbours.iter().map(|&other| {
             rules.coefficients.factor(own, traits[other].usage.on_share(other_share))
         });
-        let whole = problem.demands[demand].profiles[0].as_ref().unwrap();
+        let whole = problem.demands[demand].profiles[0].as_ref().expect("every demand runs");
         // A little more than it is, so that rounding never makes this the more generous one.
         let factor = factors.fold(1.0, f64::max) * (1.0 + 1e-9);
         shares::stretched(&shares::on_share(whole, share, rules.batch), factor, rules.batch)

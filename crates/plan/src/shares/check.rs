@@ -127,7 +127,7 @@ fn check_pool(
         if round + latency > demand.slo {
             return Some(Fault::Late { pool: at, demand: member.demand });
         }
-        sum = sum + latency;
+        sum += latency;
     }
     (sum > round).then_some(Fault::Behind { pool: at })
 }

@@ -3,7 +3,7 @@
 //! - `latency.rs`, `interference.rs`: how long batches take on a share, and beside a neighbour.
 //! - `scene.rs`: what fits on a share; `board.rs`: GPUs while they are filled.
 //! - `elastic.rs`: gpulet's two algorithms and its "ideal"; `baselines.rs`: what it is compared with.
-//! - `subsets.rs`: a dynamic program that schedules more; `best.rs`: it with everything else, for any number of demands.
+//! - `subsets/`: a dynamic program that schedules more; `best.rs`: it with everything else, for any number of demands.
 //! - `check.rs`: whether a plan holds.
 
 mod baselines;

@@ -179,7 +179,8 @@ impl Scene {
     /// `p`, times the rates, adds up to GPUs. Neighbours only make batches longer.
     pub fn lower_bound(&self) -> usize {
         // A hair less, so that rounding errors do not add a GPU.
-        (self.load() - 1e-9).ceil().max(0.0) as usize
+        let fluid = (self.load() - 1e-9).ceil() as usize;
+        fluid.max(usize::from(!self.items.is_empty()))
     }
 
     /// The GPUs that all demands would need if GPUs were a fluid.
