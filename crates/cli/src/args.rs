@@ -6,7 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args as Arguments, CommandFactory, FromArgMatches, Parser, Subcommand};
 use fermata_dispatch::Policy;
 
-use crate::bench::{NexusArgs, SchedulerArgs, SymphonyArgs};
+use crate::bench::{GpuletArgs, NexusArgs, SchedulerArgs, SymphonyArgs};
 use crate::load::LoadArgs;
 use crate::models::ModelsArgs;
 use crate::profile::ProfileArgs;
@@ -76,6 +76,7 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Suite {
+    Gpulet(GpuletArgs),
     Nexus(NexusArgs),
     Scheduler(SchedulerArgs),
     Symphony(SymphonyArgs),

@@ -11,6 +11,7 @@ mod pools;
 mod problem;
 pub mod query;
 mod round;
+pub mod shares;
 mod solve;
 pub mod subclusters;
 

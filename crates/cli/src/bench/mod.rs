@@ -6,6 +6,7 @@
 
 mod document;
 mod experiment;
+mod gpulet;
 mod machine;
 mod nexus;
 mod planner;
@@ -14,6 +15,7 @@ mod scheduler;
 mod symphony;
 
 use crate::args::{BenchArgs, Suite};
+pub(crate) use gpulet::GpuletArgs;
 pub(crate) use nexus::NexusArgs;
 pub(crate) use scheduler::SchedulerArgs;
 pub(crate) use symphony::SymphonyArgs;
@@ -21,6 +23,7 @@ pub(crate) use symphony::SymphonyArgs;
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     match &args.suite {
+        Suite::Gpulet(args) => gpulet::run(args),
         Suite::Nexus(args) => nexus::run(args),
         Suite::Scheduler(args) => scheduler::run(args),
         Suite::Symphony(args) => symphony::run(args),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::document::Document;
 use super::experiment::Experiment;
-use super::nexus;
+use super::{gpulet, nexus};
 
 const INTRODUCTION: &str = "# The planner, measured
 
@@ -20,10 +20,12 @@ paper prints.
 
 /// The document, with the sections of all suites.
 pub(super) fn document(out: &Path) -> Document {
+    let nexus = nexus::EXPERIMENTS.iter().map(Experiment::heading);
+    let gpulet = gpulet::EXPERIMENTS.iter().map(Experiment::heading);
     Document {
         name: "planner",
         out: out.to_owned(),
         introduction: INTRODUCTION,
-        headings: nexus::EXPERIMENTS.iter().map(Experiment::heading).collect(),
+        headings: nexus.chain(gpulet).collect(),
     }
 }
