@@ -10,6 +10,7 @@ use crate::packing::{Packer, Repacked, Session, Set, best_fit, exact, repack, sa
 use crate::plan::{Infeasible, Member, Plan, Pool, Reason};
 use crate::pools;
 use crate::problem::Problem;
+use crate::shares::{self, Rules};
 
 /// How to plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,10 @@ pub enum Method {
     Squishy,
     /// Rounds on whole GPUs, packed as well as can be.
     Exact,
+    /// Rounds on shares of GPUs, as gpulet finds them (algorithms 1 and 2).
+    Elastic,
+    /// Rounds on shares of GPUs, as well as can be.
+    Shares,
 }
 
 /// Beyond so many sessions packings are no longer proven to be the best.
@@ -29,7 +34,14 @@ const EXACT_MAX: usize = 150;
 const MOVED_MAX: f64 = 0.05;
 
 /// Plans the problem; with a previous plan, one that is not far from it.
+///
+/// Plans with shares are made from nothing each time, since a share is cut anew in a millisecond.
 pub fn solve(problem: &Problem, method: Method, previous: Option<&Plan>) -> Plan {
+    match method {
+        Method::Elastic => return shares::elastic(problem, &Rules::default(), &[]),
+        Method::Shares => return shares::best(problem, &Rules::default(), &[]),
+        Method::Pools | Method::Squishy | Method::Exact => {}
+    }
     let (chosen, mut infeasible) = choose_kinds(problem, method);
     let whole = draft(problem, method, &chosen, previous);
     if is_allowed(problem, &whole) {
@@ -106,7 +118,7 @@ impl Method {
     fn shortest_slo(self, alone: Span) -> Span {
         match self {
             Self::Pools => alone,
-            Self::Squishy | Self::Exact => alone * 2,
+            Self::Squishy | Self::Exact | Self::Elastic | Self::Shares => alone * 2,
         }
     }
 }
@@ -133,7 +145,7 @@ fn draft(problem: &Problem, method: Method, chosen: &[Chosen], previous: Option<
         }
         let (pools, lower_bound) = match method {
             Method::Pools => pooled(problem, kind, &demands, previous),
-            Method::Squishy | Method::Exact => packed(problem, method, kind, &demands, previous),
+            _ => packed(problem, method, kind, &demands, previous),
         };
         let before = plan.gpus();
         plan.lower_bound += lower_bound;

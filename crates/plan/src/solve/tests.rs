@@ -14,6 +14,8 @@ fn demands(count: usize) -> Vec<Demand> {
 }
 
 const METHODS: [Method; 3] = [Method::Pools, Method::Squishy, Method::Exact];
+const ALL: [Method; 5] =
+    [Method::Pools, Method::Squishy, Method::Exact, Method::Elastic, Method::Shares];
 
 /// Every demand is served wholly or named, and no more GPUs are used than there may be.
 fn check(problem: &Problem, plan: &Plan) {
@@ -36,11 +38,11 @@ fn check(problem: &Problem, plan: &Plan) {
 
 #[test]
 fn every_method_serves_what_can_be_served() {
-    for method in METHODS {
+    for method in ALL {
         let problem = Problem::new(demands(30));
         let plan = solve(&problem, method, None);
         check(&problem, &plan);
-        assert!(plan.infeasible.is_empty());
+        assert!(plan.infeasible.is_empty(), "{method:?}");
     }
 }
 
@@ -51,7 +53,7 @@ fn what_cannot_be_served_is_named_with_what_would_help() {
     problem.demands[0].slo = Span::from_ms(1.0);
     problem.demands[1].memory = 101;
     problem.demands[2].profiles = vec![None];
-    for method in METHODS {
+    for method in ALL {
         let plan = solve(&problem, method, None);
         check(&problem, &plan);
         let reasons: Vec<&Reason> = plan.infeasible.iter().map(|each| &each.reason).collect();

@@ -81,7 +81,12 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
 }
 
 /// The methods that plan without trying.
-const METHODS: [(&str, Method); 2] = [("squishy", Method::Squishy), ("exact", Method::Exact)];
+const METHODS: [(&str, Method); 4] = [
+    ("squishy", Method::Squishy),
+    ("exact", Method::Exact),
+    ("elastic", Method::Elastic),
+    ("shares", Method::Shares),
+];
 
 /// GPUs that run batches of one back to back.
 fn least_gpus(demand: &Demand) -> f64 {
