@@ -76,6 +76,11 @@ impl Fleet {
         self.lock().there.clone()
     }
 
+    /// How many executors they have.
+    pub fn executors(&self) -> usize {
+        self.lock().there.iter().map(|pool| pool.executors()).sum()
+    }
+
     /// How many more executors there may be.
     pub(crate) fn free(&self) -> usize {
         let Some(limits) = self.limits() else { return 0 };
