@@ -19,8 +19,8 @@ use fermata_server::planning;
 use fermata_server::server::{self, Config, ServeError};
 use tokio::signal::unix::{SignalKind, signal};
 
-use args::{Mode, PlanMode};
 pub(crate) use args::ServeArgs;
+use args::{Mode, PlanMode};
 
 use crate::input::{InputError, duration, objective};
 
@@ -100,11 +100,13 @@ const EPOCH_MIN: Duration = Duration::from_millis(100);
 fn planning(args: &ServeArgs) -> Result<Option<planning::Settings>, InputError> {
     let epoch = duration("--epoch", &args.epoch, false)?;
     if epoch < EPOCH_MIN {
-        let reason = format!("'{}' is too short to measure anything in: 100ms at least", args.epoch);
+        let reason =
+            format!("'{}' is too short to measure anything in: 100ms at least", args.epoch);
         return Err(InputError::Argument { name: "--epoch", reason });
     }
     let gpu_memory = args.gpu_memory_mb.map_or(u64::MAX, |mb| mb * 1_000_000);
-    let planner = |problem: &Problem, previous: Option<&Plan>| solve(problem, Method::Pools, previous);
+    let planner =
+        |problem: &Problem, previous: Option<&Plan>| solve(problem, Method::Pools, previous);
     let settings = planning::Settings { epoch, gpu_memory, planner };
     Ok((args.plan == PlanMode::Auto).then_some(settings))
 }

@@ -45,7 +45,8 @@ fn a_server_that_plans_tells_of_its_plan_in_a_line() {
     status["plan"] = json!({ "plans": 7, "moves": 3, "gpus": 12, "gpus_limit": 64, "last": {
         "age_s": 4.2, "why": "an epoch\nhas passed", "gpus": 11, "pools": [] } });
     push(&mut history, 10, status);
-    let line = "plan  12 of 64 GPUs  7 plans  3 moves  the last 4 s ago asked for 11: an epoch has passed";
+    let line =
+        "plan  12 of 64 GPUs  7 plans  3 moves  the last 4 s ago asked for 11: an epoch has passed";
     let lines = lines(&history, WIDE);
     assert!(lines.iter().any(|there| there == line), "{lines:#?}");
 }

@@ -182,7 +182,7 @@ impl Planning {
                 let asked = VecDeque::from([(now, pool.executors())]);
                 Tally { asked, busy_before: busy(pool), ..Tally::default() }
             });
-            tally.available = tally.available + since * pool.executors() as u64;
+            tally.available += since * pool.executors() as u64;
         }
         let mut subjects = Vec::new();
         let mut left = BTreeMap::new();
@@ -286,7 +286,8 @@ impl Planning {
                 (subject.key.clone(), Basis { came, asked, load })
             })
             .collect();
-        self.moves_left = next.left > 0;
+        // Where none can go now, none can soon.
+        self.moves_left = next.left > 0 && !next.moves.is_empty();
         let kept = self.settle_sizes(now, &pools, &mut next.before, &mut next.after);
         let moves = next.moves.iter().map(|&(model, to)| (subjects[model].served.clone(), to));
         let moves = moves.collect();

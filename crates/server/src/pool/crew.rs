@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use fermata_core::{ExecutorId, ModelId};
 use fermata_engine::{EngineError, Session};
 
-use super::inbox::Message;
+use super::inbox::{Message, SessionOf};
 use super::{Pool, executor};
 
 /// Makes one more session of a model, ready to run.
@@ -62,7 +62,7 @@ impl Crew {
     }
 
     /// A session of each model.
-    fn sessions(&mut self) -> Result<Vec<(ModelId, Box<dyn Session>)>, EngineError> {
+    fn sessions(&mut self) -> Result<Vec<SessionOf>, EngineError> {
         self.models.retain(|(_, make)| make.strong_count() > 0);
         let there = self.models.iter().filter_map(|(model, make)| Some((*model, make.upgrade()?)));
         there.map(|(model, make)| Ok((model, make()?))).collect()

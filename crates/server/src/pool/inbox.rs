@@ -13,6 +13,9 @@ use super::job::Job;
 use super::threads::Threads;
 use crate::profiler::Corrector;
 
+/// A session of one model.
+pub(super) type SessionOf = (ModelId, Box<dyn Session>);
+
 /// What whoever decides is told.
 pub(super) enum Message {
     /// Serve a model.
@@ -31,7 +34,7 @@ pub(super) enum Message {
     /// Nobody waits for a request any more.
     Cancel { model: ModelId, request: RequestId, deadline: Time },
     /// An executor came, with a session of each model.
-    Join { executor: ExecutorId, hand: Sender<Work>, sessions: Vec<(ModelId, Box<dyn Session>)> },
+    Join { executor: ExecutorId, hand: Sender<Work>, sessions: Vec<SessionOf> },
     /// An executor goes when it has finished what it runs.
     Leave { executor: ExecutorId },
     /// An executor finished a batch.

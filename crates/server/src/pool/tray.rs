@@ -14,6 +14,7 @@ use fermata_engine::Session;
 
 use super::executor::{Batch, Ran, Work};
 use super::ids::Ids;
+use super::inbox::SessionOf;
 use super::job::{Job, Refused};
 use crate::profiler::Corrector;
 
@@ -45,7 +46,7 @@ impl Tray {
         &mut self,
         executor: ExecutorId,
         hand: Sender<Work>,
-        sessions: Vec<(ModelId, Box<dyn Session>)>,
+        sessions: Vec<SessionOf>,
     ) {
         for (model, session) in sessions {
             if self.models.contains_key(&model) {
