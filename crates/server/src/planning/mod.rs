@@ -396,7 +396,12 @@ impl Planning {
             let (asked, limit) = (report.asked, report.limit);
             tracing::warn!(asked, limit, "more GPUs are needed than there may be");
         }
-        tracing::info!(%why, gpus, pools, moved, left, "planned");
+        let before = self.board.last();
+        if before.is_some_and(|before| before.pools == report.pools && moved == 0) {
+            tracing::debug!(%why, gpus, pools, left, "planned, and nothing changed");
+        } else {
+            tracing::info!(%why, gpus, pools, moved, left, "planned");
+        }
         self.board.note(report);
     }
 }

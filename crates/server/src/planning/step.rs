@@ -1,7 +1,7 @@
 //! From where models are to where a plan wants them, in steps: so many moves at a time, and at every moment enough
 //! executors for the models that a pool has. Pure.
 
-use fermata_plan::Plan;
+use fermata_plan::{Plan, executors_for};
 
 /// How things are.
 #[derive(Clone, Debug)]
@@ -156,12 +156,9 @@ struct Sizes<'a> {
 }
 
 impl Sizes<'_> {
-    /// How many executors each pool needs where models are like this: as the plan says where it is done, and else in
-    /// proportion to what they have to do.
+    /// How many executors each pool needs where models are like this: as the plan says where it is done, and else what
+    /// they are likely to need.
     fn of(&self, homes: &[usize]) -> Vec<usize> {
-        let load: f64 = self.wanted.loads.iter().sum();
-        let planned: usize = self.wanted.sizes.iter().sum();
-        let each = if load > 0.0 { (planned as f64 / load).max(1.0) } else { 1.0 };
         let size = |pool: usize| {
             let mut here = homes.iter().zip(self.goals);
             let done = here.all(|(&home, &goal)| (home == pool) == (goal == pool));
@@ -171,7 +168,7 @@ impl Sizes<'_> {
             }
             let here = homes.iter().zip(&self.wanted.loads).filter(|&(&home, _)| home == pool);
             let (models, load) = here.fold((0, 0.0), |(n, sum), (_, load)| (n + 1, sum + load));
-            ((load * each - 1e-9).ceil() as usize).max(usize::from(models > 0))
+            if models > 0 { executors_for(load) } else { 0 }
         };
         (0..self.pools).map(size).collect()
     }
@@ -230,8 +227,9 @@ mod tests {
         assert_eq!((all.after, all.left), (vec![9, 6], 0));
         let some = steps(&layout, &wanted, 3, u64::MAX);
         assert_eq!((some.moves.len(), some.left), (3, 1));
-        // 15 GPUs for 10: as many more for whoever has the models.
-        assert_eq!((some.before, some.after), (vec![15, 0], vec![11, 5]));
+        // Until it is done: whoever has the models has executors for them.
+        assert_eq!(some.before, [executors_for(10.0), 0]);
+        assert_eq!(some.after, [executors_for(7.0), executors_for(3.0)]);
     }
 
     #[test]
