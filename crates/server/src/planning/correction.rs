@@ -1,10 +1,14 @@
 //! By how much a pool needs more executors than its plan says, or fewer: learnt from what it loses and how much it
 //! idles (Symphony, section 3.5).
 
-use super::pace::{BUSY_MIN, LOSS, Seen};
+use fermata_plan::advice::{BAD_MAX, needed};
+
+use super::pace::Seen;
 
 /// Executors that are less busy than this are more than the load needs, bursts counted.
 const IDLE: f64 = 0.5;
+/// Executors that are busier than this are not too many: what was given up is taken back.
+const BUSY: f64 = 0.75;
 /// What was learnt is forgotten, and what idles is given up, by this part a plan: slowly, since losing requests costs
 /// more than executors.
 const STEP: f64 = 0.95;
@@ -25,19 +29,17 @@ impl Default for Correction {
 impl Correction {
     /// Learns from what was seen of a pool of so many executors, for which `planned` had been planned.
     pub(super) fn learn(&mut self, planned: usize, executors: usize, seen: &Seen) {
-        let lost = seen.lost();
         if seen.loses() {
             // What comes beyond the plan is the next plan's matter.
             if !seen.rises() {
-                // N r / (1 - r) more.
-                let needed = executors as f64 / (1.0 - lost).max(1.0 / MOST);
+                let needed = needed(seen.observed(executors));
                 self.0 = self.0.max(needed / planned.max(1) as f64).min(MOST);
             }
         } else if self.0 > 1.0 {
             self.0 = (self.0 * STEP).max(1.0);
-        } else if seen.busy < IDLE && lost <= LOSS / 10.0 && seen.good > 0 {
+        } else if seen.busy < IDLE && seen.lost() <= BAD_MAX / 10.0 && seen.good > 0 {
             self.0 = (self.0 * STEP).max(LEAST);
-        } else if seen.busy > BUSY_MIN {
+        } else if seen.busy > BUSY {
             self.0 = (self.0 / STEP).min(1.0);
         }
     }

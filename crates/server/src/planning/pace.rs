@@ -3,6 +3,7 @@
 use std::fmt;
 
 use fermata_core::Span;
+use fermata_plan::advice::{Observed, needed};
 
 use super::meter::DEVIATIONS;
 
@@ -16,12 +17,8 @@ const CHANGE_MIN: f64 = 0.25;
 const CALM_PART: u64 = 3;
 /// So many before one that adds executors: 1 s of 30.
 const HURRY_PART: u64 = 30;
-/// More than this share of requests lost is too much: the objective allows one in a hundred.
-pub(super) const LOSS: f64 = 0.01;
 /// Fewer requests than these may be lost by accident.
 const LOST_MIN: u64 = 10;
-/// Losses of executors that are less busy than this are not for want of executors.
-pub(super) const BUSY_MIN: f64 = 0.75;
 
 /// How often plans are made.
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +107,12 @@ impl Seen {
 
     /// Whether it loses too many requests for want of executors.
     pub(super) fn loses(&self) -> bool {
-        self.bad >= LOST_MIN && self.lost() > LOSS && self.busy >= BUSY_MIN
+        self.bad >= LOST_MIN && needed(self.observed(1)) > 1.0
+    }
+
+    /// What a pool of so many executors did.
+    pub(super) fn observed(&self, executors: usize) -> Observed {
+        Observed { executors, bad: self.lost(), busy: self.busy }
     }
 
     /// The share of requests that were lost.
