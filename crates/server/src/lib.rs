@@ -4,10 +4,12 @@
 //! the frontend. Loading, profiling and counting happen beside it.
 
 pub mod control;
+pub mod fleet;
 pub mod frontend;
 pub mod inference;
 mod loader;
 pub mod metrics;
+pub mod planning;
 pub mod pool;
 pub mod profiler;
 pub mod proto;

@@ -2,12 +2,13 @@
 //!
 //! Everything here is slow, and happens off the way of requests.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fermata_dispatch::ModelSpec;
-use fermata_engine::{Emulated, Engine, EngineError, Model, Session, Source};
+use fermata_engine::{Emulated, Engine, EngineError, Model, Source};
 
+use crate::fleet::Fleet;
 use crate::metrics::ModelMetrics;
 use crate::pool::{Place, PlaceError, Pool};
 use crate::profiler::{self, Corrector};
@@ -22,15 +23,17 @@ pub struct Loader {
     /// Where model files run.
     pub cpu: Arc<Pool>,
     /// Where emulated models run.
-    pub emulated: Arc<Pool>,
+    pub emulated: Fleet,
     /// Threads that one session may use.
     pub threads: usize,
 }
 
 impl Loader {
-    /// The pools.
-    pub(crate) fn pools(&self) -> impl Iterator<Item = &Arc<Pool>> {
-        [&self.cpu, &self.emulated].into_iter()
+    /// The pools that there are.
+    pub(crate) fn pools(&self) -> Vec<Arc<Pool>> {
+        let mut pools = self.emulated.pools();
+        pools.insert(0, self.cpu.clone());
+        pools
     }
 
     /// Makes all chosen versions of a model ready. Counters go on from those of `served`.
@@ -56,7 +59,7 @@ impl Loader {
         let (resolved, place) = match &entry.settings.engine {
             EngineKind::Emulated(_) => {
                 let resolved = resolve(entry, None)?;
-                let place = self.place_emulated(entry, &resolved)?;
+                let place = self.place_emulated(entry, &resolved, served)?;
                 (resolved, place)
             }
             EngineKind::OnnxRuntime => self.place_file(entry, version)?,
@@ -77,6 +80,7 @@ impl Loader {
             Duration::from_nanos(resolved.slo.0),
             resolved.config,
             resolved.labels,
+            memory(entry, version),
             metrics,
             place,
         ))
@@ -86,16 +90,20 @@ impl Loader {
         &self,
         entry: &ModelEntry,
         resolved: &Resolved,
+        served: &Registry,
     ) -> Result<Place, RepositoryError> {
         let EngineKind::Emulated(profile) = &resolved.engine else {
             unreachable!("an emulated model stays one");
         };
         let model = Emulated::new(resolved.signature.clone(), profile.clone());
-        let sessions = sessions(&model, resolved, self.emulated.executors(), None)
-            .map_err(|error| broken(entry, &error))?;
-        let spec = ModelSpec::uniform(resolved.slo, profile.clone());
+        let signature = resolved.signature.clone();
+        let make = Arc::new(move || model.session(&signature));
+        let spec = Arc::new(ModelSpec::uniform(resolved.slo, profile.clone()));
+        let pool = self.emulated.room_for(&entry.name, entry.settings.memory, &served.all());
+        let pool =
+            pool.map_err(|error| RepositoryError::layout(&entry.folder, error.to_string()))?;
         // What is emulated is as fast as it says.
-        self.emulated.add(&entry.name, spec, sessions, None).map_err(|error| refused(entry, &error))
+        pool.add(&entry.name, spec, make, None).map_err(|error| refused(entry, &error))
     }
 
     fn place_file(
@@ -125,33 +133,30 @@ impl Loader {
                 format!("one request takes {needed:.3} ms, which is longer than slo_ms = {asked}");
             return Err(RepositoryError::layout(&entry.folder, reason));
         }
-        let sizes = profile.max_batch();
-        let mut all = sessions(model.as_ref(), &resolved, self.cpu.executors() - 1, Some(sizes))
-            .map_err(|error| broken(entry, &error))?;
-        all.push(first);
-        let spec = ModelSpec::uniform(slo, profile.clone());
+        let spec = Arc::new(ModelSpec::uniform(slo, profile.clone()));
+        let (sizes, shapes) = (profile.max_batch(), resolved.shapes.clone());
+        let (signature, first) = (resolved.signature.clone(), Mutex::new(Some(first)));
+        // The one that was measured has run every batch size already.
+        let make = Arc::new(move || match first.lock().expect("nothing panics with it").take() {
+            Some(first) => Ok(first),
+            None => {
+                let mut session = model.session(&signature)?;
+                profiler::warm(session.as_mut(), &signature, sizes, &shapes)?;
+                Ok(session)
+            }
+        });
         let corrector = Corrector::new(profile, slo);
-        let place = self.cpu.add(&entry.name, spec, all, Some(corrector));
+        let place = self.cpu.add(&entry.name, spec, make, Some(corrector));
         Ok((resolved, place.map_err(|error| refused(entry, &error))?))
     }
 }
 
-/// So many sessions, in which every batch size up to `warm` has run once.
-fn sessions(
-    model: &dyn Model,
-    resolved: &Resolved,
-    count: usize,
-    warm: Option<usize>,
-) -> Result<Vec<Box<dyn Session>>, EngineError> {
-    let mut sessions = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut session = model.session(&resolved.signature)?;
-        if let Some(sizes) = warm {
-            profiler::warm(session.as_mut(), &resolved.signature, sizes, &resolved.shapes)?;
-        }
-        sessions.push(session);
+/// Bytes that a version takes where it is held: those of its file, unless its settings say something else.
+fn memory(entry: &ModelEntry, version: &Version) -> u64 {
+    match (entry.settings.memory, &entry.settings.engine) {
+        (0, EngineKind::OnnxRuntime) => version.file.metadata().map_or(0, |file| file.len()),
+        (given, _) => given,
     }
-    Ok(sessions)
 }
 
 fn broken(entry: &ModelEntry, error: &EngineError) -> RepositoryError {
@@ -164,7 +169,10 @@ fn broken(entry: &ModelEntry, error: &EngineError) -> RepositoryError {
 }
 
 fn refused(entry: &ModelEntry, error: &PlaceError) -> RepositoryError {
-    RepositoryError::layout(&entry.folder, error.to_string())
+    match error {
+        PlaceError::Session(error) => broken(entry, error),
+        _ => RepositoryError::layout(&entry.folder, error.to_string()),
+    }
 }
 
 impl std::fmt::Debug for Loader {

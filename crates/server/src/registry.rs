@@ -60,4 +60,24 @@ impl Registry {
         });
         before
     }
+
+    /// Serves others in place of some that are served, all at once. Those of a model that is no longer served as it
+    /// was are left out. Returns how many there were.
+    pub(crate) fn replace(&self, pairs: &[(Arc<Served>, Arc<Served>)]) -> usize {
+        let mut replaced = 0;
+        self.models.rcu(|models| {
+            let mut models = BTreeMap::clone(models);
+            replaced = 0;
+            for (before, after) in pairs {
+                let versions =
+                    models.get_mut(&before.name).into_iter().flat_map(Versions::values_mut);
+                for served in versions.filter(|served| Arc::ptr_eq(served, before)) {
+                    *served = after.clone();
+                    replaced += 1;
+                }
+            }
+            models
+        });
+        replaced
+    }
 }

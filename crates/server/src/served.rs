@@ -12,7 +12,7 @@ use tokio::time::timeout_at;
 
 use crate::inference::{Answer, Call, InferError, Shed};
 use crate::metrics::{ModelMetrics, Outcome};
-use crate::pool::{Finished, Guard, Job, Place, Pool, Refused, span};
+use crate::pool::{Finished, Guard, Job, Place, PlaceError, Pool, Refused, span};
 use crate::proto;
 
 /// A version of a model that is being served. Whoever holds it can finish what it has begun, though the
@@ -31,10 +31,12 @@ pub struct Served {
     pub config: proto::ModelConfig,
     /// The names of classes by output, for those that have a label file.
     pub labels: BTreeMap<String, Vec<String>>,
+    /// Bytes that it takes on every executor.
+    pub memory: u64,
     pub(crate) metrics: Arc<ModelMetrics>,
     pub(crate) place: Place,
-    /// Closed when the last request has left.
-    gone: watch::Sender<()>,
+    /// Closed when the last request has left. Shared with the same version in the pools where it was before.
+    gone: Arc<watch::Sender<()>>,
 }
 
 /// However late batches are, no more than this part of the time that a request has is kept in reserve.
@@ -58,11 +60,28 @@ impl Served {
         slo: Duration,
         config: proto::ModelConfig,
         labels: BTreeMap<String, Vec<String>>,
+        memory: u64,
         metrics: Arc<ModelMetrics>,
         place: Place,
     ) -> Self {
-        let gone = watch::Sender::new(());
-        Self { name, version, signature, slo, config, labels, metrics, place, gone }
+        let gone = Arc::new(watch::Sender::new(()));
+        Self { name, version, signature, slo, config, labels, memory, metrics, place, gone }
+    }
+
+    /// The same version with a place in another pool. This one serves who holds it to the end.
+    pub(crate) fn moved(&self, pool: &Arc<Pool>) -> Result<Self, PlaceError> {
+        Ok(Self {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            signature: self.signature.clone(),
+            slo: self.slo,
+            config: self.config.clone(),
+            labels: self.labels.clone(),
+            memory: self.memory,
+            metrics: self.metrics.clone(),
+            place: self.place.another_in(pool, &self.name)?,
+            gone: self.gone.clone(),
+        })
     }
 
     /// Ends when the last who held this has let go.

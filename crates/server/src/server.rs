@@ -1,9 +1,10 @@
 //! The running server: pools, models and frontends, from start to drain.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fermata_core::Span;
@@ -12,9 +13,11 @@ use fermata_engine::{Engine, EngineError};
 use tokio::net::TcpListener;
 
 use crate::control::{self, Control};
+use crate::fleet::{Fleet, Limits as FleetLimits};
 use crate::frontend::{self, Frontend, Limits};
 use crate::loader::Loader;
-use crate::metrics::{Advice, Advisor, Outcome, Sample};
+use crate::metrics::{Advice, Change, Outcome};
+use crate::planning::{self, Board, Planning};
 use crate::pool::{self, Clock, Pool, PoolConfig};
 use crate::recording::Recording;
 use crate::repository::Repository;
@@ -42,8 +45,10 @@ pub struct Config {
     pub cpu_executors: usize,
     /// Threads of each of them.
     pub cpu_threads: usize,
-    /// Executors for emulated models.
+    /// Executors for emulated models; with planning, at most.
     pub emulated_executors: usize,
+    /// Plans how many of them there are, and which models share them.
+    pub planning: Option<planning::Settings>,
     /// What comes off every deadline, for the way back to the client.
     pub margin: Span,
     /// How many threads have the models of each pool, beside one that ranks them; with none, dispatch runs on the
@@ -83,6 +88,9 @@ pub enum ServeError {
         /// Why not.
         source: io::Error,
     },
+    /// Planning that cannot do what is asked.
+    #[error("{0}")]
+    Planning(&'static str),
     /// Scheduler threads that cannot do what is asked.
     #[error("{0}")]
     Scheduler(&'static str),
@@ -98,7 +106,9 @@ pub enum ServeError {
 #[derive(Debug)]
 pub struct Server {
     service: Arc<Service>,
-    advisors: Vec<Advisor>,
+    /// By model: how many requests have left so far, in time and not.
+    left: Mutex<BTreeMap<(String, String), (u64, u64)>>,
+    planning: Option<Arc<Board>>,
     started: SystemTime,
 }
 
@@ -109,9 +119,16 @@ impl Server {
     }
 
     /// Its pools, and what should become of them.
-    pub fn pools(&self) -> impl Iterator<Item = (&Arc<Pool>, Advice)> {
-        let pools = self.service.pools().zip(&self.advisors);
-        pools.map(|(pool, advisor)| (pool, advisor.advice(pool.executors())))
+    pub fn pools(&self) -> impl Iterator<Item = (Arc<Pool>, Advice)> {
+        self.service.pools().into_iter().map(|pool| {
+            let advice = pool.advisor().advice(pool.executors());
+            (pool, advice)
+        })
+    }
+
+    /// What planning has done, where there is any.
+    pub fn planning(&self) -> Option<&Board> {
+        self.planning.as_deref()
     }
 
     /// When it started.
@@ -121,17 +138,26 @@ impl Server {
 
     fn sample(&self) {
         let models = self.service.models();
-        for (pool, advisor) in self.service.pools().zip(&self.advisors) {
-            let (mut good, mut bad) = (0, 0);
-            for served in models.iter().filter(|served| Arc::ptr_eq(served.pool(), pool)) {
-                good += served.metrics().outcome(Outcome::InTime);
-                bad += Outcome::BAD
-                    .map(|outcome| served.metrics().outcome(outcome))
-                    .iter()
-                    .sum::<u64>();
+        let mut left = self.left.lock().expect("nothing panics with it");
+        let before = std::mem::take(&mut *left);
+        let pools = self.service.pools();
+        let mut changes = vec![Change::default(); pools.len()];
+        for served in models {
+            let metrics = served.metrics();
+            let good = metrics.outcome(Outcome::InTime);
+            let bad = Outcome::BAD.map(|outcome| metrics.outcome(outcome)).iter().sum::<u64>();
+            let key = (served.name.clone(), served.version.clone());
+            let (good_before, bad_before) = before.get(&key).copied().unwrap_or_default();
+            if let Some(at) = pools.iter().position(|pool| Arc::ptr_eq(pool, served.pool())) {
+                changes[at].good += good.saturating_sub(good_before);
+                changes[at].bad += bad.saturating_sub(bad_before);
             }
+            left.insert(key, (good, bad));
+        }
+        for (pool, change) in pools.iter().zip(changes) {
             let busy = pool.gauges().busy().fold(Span::ZERO, |sum, busy| sum + busy);
-            advisor.sample(Sample { time: pool.clock().now(), busy, good, bad });
+            let change = Change { executors: pool.executors(), busy, ..change };
+            pool.advisor().sample(pool.clock().now(), change);
         }
     }
 
@@ -148,7 +174,12 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         }
     }
     if config.scheduler_threads > 0 {
-        pool::in_pieces(config.policy, config.record.is_some()).map_err(ServeError::Scheduler)?;
+        let (recorded, planned) = (config.record.is_some(), config.planning.is_some());
+        pool::in_pieces(config.policy, recorded, planned).map_err(ServeError::Scheduler)?;
+    }
+    if config.planning.is_some() && config.record.is_some() {
+        let reason = "a recording has the pools of the start: --record goes without a plan";
+        return Err(ServeError::Planning(reason));
     }
     let http = bind("http", config.http).await?;
     let grpc = bind("grpc", config.grpc).await?;
@@ -161,24 +192,48 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         ),
     };
     let clock = Clock::start();
-    let mut pool = |name: &str, executors| {
-        let (policy, margin, scheduler_threads) =
-            (config.policy, config.margin, config.scheduler_threads);
-        let recorder = recording.as_mut().map(|recording| recording.pool(name, policy));
+    let (policy, margin, scheduler_threads) =
+        (config.policy, config.margin, config.scheduler_threads);
+    let start = move |name: &str, executors, executors_max, recorder| {
         let name = name.to_owned();
-        let config = PoolConfig { name, executors, policy, margin, recorder, scheduler_threads };
-        Pool::start(config, clock).map_err(ServeError::Thread)
+        let config = PoolConfig {
+            name,
+            executors,
+            executors_max,
+            policy,
+            margin,
+            recorder,
+            scheduler_threads,
+        };
+        Pool::start(config, clock)
     };
-    let loader = Loader {
-        engine: config.engine,
-        cpu: pool("cpu", config.cpu_executors)?,
-        emulated: pool("emulated", config.emulated_executors)?,
-        threads: config.cpu_threads,
+    let mut pool = |name: &str, executors| {
+        let recorder = recording.as_mut().map(|recording| recording.pool(name, policy));
+        start(name, executors, executors, recorder).map_err(ServeError::Thread)
     };
+    let cpu = pool("cpu", config.cpu_executors)?;
+    let gpus = config.emulated_executors;
+    let emulated = match config.planning {
+        None => Fleet::fixed(pool("emulated", gpus)?),
+        Some(settings) => {
+            let limits = FleetLimits { gpus, memory: settings.gpu_memory };
+            let start = move |name: &str, executors| start(name, executors, gpus, None);
+            Fleet::planned(limits, Box::new(start)).map_err(ServeError::Thread)?
+        }
+    };
+    let limits = emulated.limits();
+    let loader = Loader { engine: config.engine, cpu, emulated, threads: config.cpu_threads };
     let service = Arc::new(Service::new(Repository::new(config.repositories, config.slo), loader));
-    let advisors = service.pools().map(|_| Advisor::default()).collect();
-    let server =
-        Arc::new(Server { service: service.clone(), advisors, started: SystemTime::now() });
+    let planning = config
+        .planning
+        .zip(limits)
+        .map(|(settings, limits)| Planning::new(service.clone(), settings, limits, clock));
+    let server = Arc::new(Server {
+        service: service.clone(),
+        left: Mutex::default(),
+        planning: planning.as_ref().map(Planning::board),
+        started: SystemTime::now(),
+    });
 
     let state = Arc::new(Frontend::new(service.clone(), config.limits, config.log));
     let (stop, stopped) = tokio::sync::watch::channel(());
@@ -202,11 +257,15 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         });
     }
     let background = tokio::spawn(keep_up(server.clone(), config.control));
+    let plans = planning.map(|planning| tokio::spawn(planning.keep_up()));
     shutdown.await;
 
     tracing::info!(pending = server.pending(), "stopping: what has come is finished");
     service.drain();
     background.abort();
+    if let Some(plans) = plans {
+        plans.abort();
+    }
     drop(stop);
     let all_left = async { while frontends.join_next().await.is_some() {} };
     let drained = tokio::time::timeout(config.exit_timeout, all_left).await;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
+use crate::fleet::Fleet;
 use crate::inference::InferError;
 use crate::loader::Loader;
 use crate::pool::Pool;
@@ -81,8 +82,22 @@ impl Service {
     }
 
     /// The pools in which they run.
-    pub fn pools(&self) -> impl Iterator<Item = &Arc<Pool>> {
+    pub fn pools(&self) -> Vec<Arc<Pool>> {
         self.loader.pools()
+    }
+
+    /// The pools of emulated executors.
+    pub fn fleet(&self) -> &Fleet {
+        &self.loader.emulated
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Nobody loads or unloads a model while this is held.
+    pub(crate) async fn take_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
     /// Whether all models that should be served are, and the server is not draining.

@@ -103,6 +103,25 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) emulated_executors: u64,
 
+    /// Who says how many executors emulated models have, and which of them share executors: it stays as it is at the
+    /// start (fixed), or the server plans it while serving (auto), with --emulated-executors as the most.
+    #[arg(long, value_name = "WHO", env = "FERMATA_PLAN", value_enum, default_value_t = PlanMode::Fixed)]
+    pub(crate) plan: PlanMode,
+
+    /// With --plan auto: how often a plan is made, if nothing happens before.
+    #[arg(long, value_name = "D", env = "FERMATA_EPOCH", default_value = "30s")]
+    pub(crate) epoch: String,
+
+    /// With --plan auto: the memory of each GPU; models that do not fit beside each other are kept apart. As much as
+    /// anybody wants, if not given.
+    #[arg(
+        long,
+        value_name = "MB",
+        env = "FERMATA_GPU_MEMORY_MB",
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000)
+    )]
+    pub(crate) gpu_memory_mb: Option<u64>,
+
     /// Threads that have the models of each pool of executors, beside one that ranks them. With 0, dispatch runs on
     /// the threads that bring events, which is quicker where there are few; a thread for each 32 cores, if not given.
     #[arg(
@@ -157,6 +176,13 @@ pub(crate) enum Mode {
     Poll,
 }
 
+/// Who says how many executors emulated models have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlanMode {
+    Auto,
+    Fixed,
+}
+
 const HELP: &str = "A repository is Triton's: NAME/[config.pbtxt], NAME/VERSION/model.onnx. The one thing that \
 Fermata must be told is the SLO of each model, in NAME/fermata.toml, in the repository's fermata.toml, or by \
 --slo-ms:
@@ -167,6 +193,7 @@ Fermata must be told is the SLO of each model, in NAME/fermata.toml, in the repo
   engine = \"emulated\"
   alpha_ms = 1.053           # a batch of b takes alpha b + beta;
   beta_ms = 5.072            # or latency_ms = [6.1, 7.2, ...] by batch
+  memory_mb = 98             # for --plan auto
 
   # fermata.toml of the repository
   [defaults]
@@ -179,4 +206,6 @@ Examples:
   fermata serve models --model-control-mode poll --repository-poll-secs 5
   fermata serve --model-repository=/models --http-port=8000        as tritonserver is started
   fermata serve models --emulated-executors 64 --record run.txt
+  fermata serve models --plan auto --emulated-executors 256 --gpu-memory-mb 80000
+                                                  as many as the load needs, at most 256
   curl localhost:8000/v2/health/ready; curl localhost:8002/metrics; a browser on localhost:8000";

@@ -12,15 +12,17 @@ use anyhow::Context;
 use fermata_core::Span;
 use fermata_dispatch::Policy;
 use fermata_engine::OnnxRuntime;
+use fermata_plan::{Method, Plan, Problem, solve};
 use fermata_server::control::Control;
 use fermata_server::frontend::Limits;
+use fermata_server::planning;
 use fermata_server::server::{self, Config, ServeError};
 use tokio::signal::unix::{SignalKind, signal};
 
-use args::Mode;
 pub(crate) use args::ServeArgs;
+use args::{Mode, PlanMode};
 
-use crate::input::{InputError, objective};
+use crate::input::{InputError, duration, objective};
 
 /// Serves until it is told to stop.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
@@ -44,6 +46,9 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         ServeError::Repository(_) => {
             InputError::Argument { name: "FOLDER", reason: error.to_string() }.into()
         }
+        ServeError::Planning(reason) => {
+            InputError::Argument { name: "--plan", reason: reason.to_owned() }.into()
+        }
         ServeError::Scheduler(reason) => {
             let (name, reason) = ("--scheduler-threads", reason.to_owned());
             InputError::Argument { name, reason }.into()
@@ -55,6 +60,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 fn configure(args: &ServeArgs) -> anyhow::Result<Config> {
     let policy = check_policy(&args.policy)?;
     let slo = args.slo_ms.map(objective).transpose()?;
+    let planning = planning(args)?;
     let log = log::start(&args.log, args.log_json)?;
     let cpu_executors = args.cpu_executors as usize;
     let cores = available_parallelism().map_or(1, usize::from);
@@ -78,6 +84,7 @@ fn configure(args: &ServeArgs) -> anyhow::Result<Config> {
         cpu_executors,
         cpu_threads,
         emulated_executors: args.emulated_executors as usize,
+        planning,
         scheduler_threads: scheduler_threads(args, cores),
         margin: Span(args.margin_us) * 1_000,
         record: args.record.clone(),
@@ -85,6 +92,23 @@ fn configure(args: &ServeArgs) -> anyhow::Result<Config> {
         limits: Limits { request_bytes: (args.max_request_mib as usize) << 20 },
         log: Box::new(log),
     })
+}
+
+/// The counters are looked at thirty times an epoch.
+const EPOCH_MIN: Duration = Duration::from_millis(100);
+
+fn planning(args: &ServeArgs) -> Result<Option<planning::Settings>, InputError> {
+    let epoch = duration("--epoch", &args.epoch, false)?;
+    if epoch < EPOCH_MIN {
+        let reason =
+            format!("'{}' is too short to measure anything in: 100ms at least", args.epoch);
+        return Err(InputError::Argument { name: "--epoch", reason });
+    }
+    let gpu_memory = args.gpu_memory_mb.map_or(u64::MAX, |mb| mb * 1_000_000);
+    let planner =
+        |problem: &Problem, previous: Option<&Plan>| solve(problem, Method::Pools, previous);
+    let settings = planning::Settings { epoch, gpu_memory, planner };
+    Ok((args.plan == PlanMode::Auto).then_some(settings))
 }
 
 /// So many cores for each thread that has models. To wake a thread costs tens of microseconds and a decision a tenth of
@@ -98,8 +122,8 @@ fn scheduler_threads(args: &ServeArgs, cores: usize) -> usize {
             0
         }
         Some(threads) => threads as usize,
-        // A recording needs the dispatcher in one piece.
-        None if args.record.is_some() => 0,
+        // A recording needs the dispatcher in one piece, and so do executors that come and go.
+        None if args.record.is_some() || args.plan == PlanMode::Auto => 0,
         None => cores / CORES_PER_SCHEDULER,
     }
 }

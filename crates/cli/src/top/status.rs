@@ -11,6 +11,9 @@ pub(super) struct Status {
     pub(super) uptime_s: f64,
     pub(super) models: Vec<Model>,
     pub(super) pools: Vec<Pool>,
+    /// Where the server plans.
+    #[serde(default)]
+    pub(super) plan: Option<Plan>,
     #[serde(default)]
     pub(super) missing: Vec<Missing>,
 }
@@ -45,6 +48,25 @@ pub(super) struct Pool {
     /// How long each executor was busy, in seconds.
     #[serde(default)]
     pub(super) busy_s: Vec<f64>,
+}
+
+/// The plan in force.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Plan {
+    pub(super) plans: u64,
+    pub(super) moves: u64,
+    pub(super) gpus: usize,
+    pub(super) gpus_limit: usize,
+    pub(super) last: Option<LastPlan>,
+}
+
+/// When and why it was made.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct LastPlan {
+    pub(super) age_s: f64,
+    pub(super) why: String,
+    /// GPUs that it asked for.
+    pub(super) gpus: usize,
 }
 
 /// A model that is not served.

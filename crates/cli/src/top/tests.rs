@@ -39,6 +39,19 @@ not served: broken, unavailable line 3: expected a number
 }
 
 #[test]
+fn a_server_that_plans_tells_of_its_plan_in_a_line() {
+    let mut history = History::default();
+    let mut status = first();
+    status["plan"] = json!({ "plans": 7, "moves": 3, "gpus": 12, "gpus_limit": 64, "last": {
+        "age_s": 4.2, "why": "an epoch\nhas passed", "gpus": 11, "pools": [] } });
+    push(&mut history, 10, status);
+    let line =
+        "plan  12 of 64 GPUs  7 plans  3 moves  the last 4 s ago asked for 11: an epoch has passed";
+    let lines = lines(&history, WIDE);
+    assert!(lines.iter().any(|there| there == line), "{lines:#?}");
+}
+
+#[test]
 fn one_look_tells_of_all_the_time() {
     let mut history = History::default();
     push(&mut history, 0, first());

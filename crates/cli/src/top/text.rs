@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::figures::{Figures, ModelFigures, PoolFigures, Quantile};
-use super::status::Status;
+use super::status::{Plan, Status};
 use crate::chart::grouped;
 use crate::client::in_one_line;
 
@@ -82,7 +82,8 @@ pub(super) fn render(
     if let Some(trouble) = trouble {
         lines.insert(1, Line(vec![(Tone::Bad, trouble.to_owned())]));
     }
-    let end = pools(&figures.pools, room.width).into_iter().chain(missing(status));
+    let end = pools(&figures.pools, room.width).into_iter();
+    let end = end.chain(status.plan.iter().flat_map(plan)).chain(missing(status));
     let end: Vec<Line> = end.collect();
     // The head of the table, the line of all models and, perhaps, those that tell of others and of failures.
     let failed = usize::from(figures.total.failed > 0);
@@ -364,6 +365,21 @@ fn executors(busy: &[f64], width: usize) -> Vec<Line> {
         Line(vec![(Tone::Plain, "  ".to_owned()), (Tone::Accent, letters)])
     };
     busy.chunks(room).take(LINES_MAX).map(line).collect()
+}
+
+/// How many GPUs the plan has, and what it was made for.
+fn plan(plan: &Plan) -> [Line; 2] {
+    let Plan { gpus, gpus_limit, plans, moves, last } = plan;
+    let mut line = vec![
+        (Tone::Strong, "plan".to_owned()),
+        (Tone::Plain, format!("  {gpus} of {gpus_limit} GPUs  {plans} plans  {moves} moves")),
+    ];
+    if let Some(last) = last {
+        let tone = if last.gpus > *gpus_limit { Tone::Bad } else { Tone::Faint };
+        let (age, why) = (span(last.age_s), in_one_line(&last.why));
+        line.push((tone, format!("  the last {age} ago asked for {}: {why}", last.gpus)));
+    }
+    [Line::default(), Line(line)]
 }
 
 fn missing(status: &Status) -> Vec<Line> {

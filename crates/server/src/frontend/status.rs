@@ -44,6 +44,8 @@ pub struct Status {
     uptime_s: f64,
     models: Vec<ModelStatus>,
     pools: Vec<PoolStatus>,
+    /// The plan in force, where the server plans.
+    plan: Option<PlanStatus>,
     /// Models that are not served, and why.
     missing: Vec<Missing>,
 }
@@ -54,6 +56,7 @@ struct ModelStatus {
     version: String,
     pool: String,
     slo_ms: f64,
+    memory_mb: f64,
     pending: u64,
     in_time: u64,
     late: u64,
@@ -76,6 +79,43 @@ struct PoolStatus {
     advised_executors: usize,
     /// How long each executor was busy, in seconds.
     busy_s: Vec<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlanStatus {
+    /// How many plans were made, and models moved, since the start.
+    plans: u64,
+    moves: u64,
+    /// GPUs that the pools have now, and may have.
+    gpus: usize,
+    gpus_limit: usize,
+    last: Option<LastPlan>,
+}
+
+#[derive(Debug, Serialize)]
+struct LastPlan {
+    age_s: f64,
+    why: String,
+    /// GPUs that it asked for, and without which no plan could do.
+    gpus: usize,
+    lower_bound: usize,
+    moved: usize,
+    moves_left: usize,
+    pools: Vec<PlannedPool>,
+    infeasible: Vec<Infeasible>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlannedPool {
+    name: String,
+    gpus: usize,
+    models: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Infeasible {
+    model: String,
+    reason: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -103,13 +143,55 @@ impl Status {
                     busy: advice.busy,
                     bad: advice.bad,
                     advised_executors: advice.executors,
-                    busy_s: pool.gauges().busy().map(|busy| busy.0 as f64 / 1e9).collect(),
+                    // The lowest ids come first and go last.
+                    busy_s: pool
+                        .gauges()
+                        .busy()
+                        .take(pool.executors())
+                        .map(|busy| busy.0 as f64 / 1e9)
+                        .collect(),
                 })
                 .collect(),
+            plan: PlanStatus::of(server),
             missing: missing
                 .map(|entry| Missing { name: entry.name, state: entry.state, reason: entry.reason })
                 .collect(),
         }
+    }
+}
+
+impl PlanStatus {
+    fn of(server: &Server) -> Option<Self> {
+        let (board, fleet) = (server.planning()?, server.service().fleet());
+        let last = board.last().map(|last| LastPlan {
+            age_s: last.at.elapsed().unwrap_or_default().as_secs_f64(),
+            why: last.why.clone(),
+            gpus: last.asked,
+            lower_bound: last.lower_bound,
+            moved: last.moved,
+            moves_left: last.left,
+            pools: last
+                .pools
+                .iter()
+                .map(|(name, gpus, models)| PlannedPool {
+                    name: name.clone(),
+                    gpus: *gpus,
+                    models: *models,
+                })
+                .collect(),
+            infeasible: last
+                .infeasible
+                .iter()
+                .map(|(model, reason)| Infeasible { model: model.clone(), reason: reason.clone() })
+                .collect(),
+        });
+        Some(Self {
+            plans: board.plans(),
+            moves: board.moves(),
+            gpus: fleet.executors(),
+            gpus_limit: fleet.limits()?.gpus,
+            last,
+        })
     }
 }
 
@@ -123,6 +205,7 @@ impl ModelStatus {
             version: served.version.clone(),
             pool: served.pool().name().to_owned(),
             slo_ms: served.slo.as_secs_f64() * 1e3,
+            memory_mb: served.memory as f64 / 1e6,
             pending: metrics.pending(),
             in_time: metrics.outcome(Outcome::InTime),
             late: metrics.outcome(Outcome::Late),

@@ -26,9 +26,25 @@ pub struct Sample {
     pub time: Time,
     /// How long all executors were busy until then.
     pub busy: Span,
+    /// How long they could have been.
+    pub available: Span,
     /// Requests that left in time.
     pub good: u64,
     /// Requests that were dropped or late.
+    pub bad: u64,
+}
+
+/// What happened in a pool since the last time. Models come and go with their counters, so that only what was counted
+/// while they were there is the pool's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Change {
+    /// How many executors there are.
+    pub executors: usize,
+    /// How long all executors were busy, since the pool's start.
+    pub busy: Span,
+    /// Requests that left in time, since the last time.
+    pub good: u64,
+    /// Requests that were dropped or late, since the last time.
     pub bad: u64,
 }
 
@@ -40,8 +56,16 @@ pub struct Advisor {
 
 impl Advisor {
     /// Takes a sample, about once a second.
-    pub fn sample(&self, sample: Sample) {
+    pub fn sample(&self, time: Time, change: Change) {
         let mut samples = self.samples.lock().expect("nothing panics with it");
+        let last = samples.last().copied().unwrap_or(Sample { time, ..Sample::default() });
+        let sample = Sample {
+            time,
+            busy: change.busy,
+            available: last.available + (time - last.time) * change.executors as u64,
+            good: last.good + change.good,
+            bad: last.bad + change.bad,
+        };
         samples.push(sample);
         let old = sample.time - Span(WINDOW.as_nanos() as u64);
         let from = samples.partition_point(|sample| sample.time < old);
@@ -59,12 +83,12 @@ impl Advisor {
 }
 
 fn advise(first: &Sample, last: &Sample, executors: usize) -> Advice {
-    let time = (last.time - first.time).0 as f64 * executors as f64;
+    let time = (last.available - first.available).0 as f64;
     if time == 0.0 {
         return Advice { executors, ..Advice::default() };
     }
     let busy = ((last.busy - first.busy).0 as f64 / time).min(1.0);
-    let (good, lost) = (last.good.saturating_sub(first.good), last.bad.saturating_sub(first.bad));
+    let (good, lost) = (last.good - first.good, last.bad - first.bad);
     let all = good + lost;
     let bad = if all == 0 { 0.0 } else { lost as f64 / all as f64 };
     let needed = needed(Observed { executors, bad, busy }).ceil().max(1.0);
@@ -76,14 +100,28 @@ mod tests {
     use super::*;
 
     fn after_ten_seconds(busy_s: f64, good: u64, bad: u64) -> Advice {
-        let last =
-            Sample { time: Time::from_ms(10_000.0), busy: Span::from_ms(busy_s * 1e3), good, bad };
-        advise(&Sample::default(), &last, 8)
+        let advisor = Advisor::default();
+        let change = Change { executors: 8, ..Change::default() };
+        advisor.sample(Time::from_ms(5_000.0), change);
+        let busy = Span::from_ms(busy_s * 1e3);
+        advisor.sample(Time::from_ms(15_000.0), Change { busy, good, bad, ..change });
+        advisor.advice(8)
     }
 
     #[test]
     fn a_third_lost_asks_for_half_as_many_more() {
         assert_eq!(after_ten_seconds(80.0, 2000, 1000).executors, 12);
+    }
+
+    #[test]
+    fn executors_that_came_late_were_not_idle_before() {
+        let advisor = Advisor::default();
+        let change = Change { executors: 2, ..Change::default() };
+        advisor.sample(Time::from_ms(0.0), change);
+        advisor.sample(Time::from_ms(5_000.0), Change { busy: Span::from_ms(1e4), ..change });
+        let busy = Span::from_ms(1e4 + 4e4);
+        advisor.sample(Time::from_ms(10_000.0), Change { executors: 8, busy, ..change });
+        assert_eq!(advisor.advice(8), Advice { busy: 1.0, bad: 0.0, executors: 8 });
     }
 
     #[test]

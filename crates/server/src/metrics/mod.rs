@@ -5,6 +5,6 @@ mod model;
 mod names;
 mod prometheus;
 
-pub use advice::{Advice, Advisor, Sample};
+pub use advice::{Advice, Advisor, Change, Sample};
 pub use model::{BatchCount, Latencies, ModelMetrics, Outcome};
 pub use prometheus::render;

@@ -161,6 +161,11 @@ impl ModelMetrics {
         self.arrived.load(Relaxed).saturating_sub(left)
     }
 
+    /// How many requests came.
+    pub fn arrivals(&self) -> u64 {
+        self.arrived.load(Relaxed)
+    }
+
     /// How many rows ran.
     pub fn rows(&self) -> u64 {
         self.rows.load(Relaxed)

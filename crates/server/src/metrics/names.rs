@@ -43,6 +43,16 @@ families! {
         "The share of requests dropped or late, over the last seconds.";
     ADVISED = "fermata_advised_executors", "gauge",
         "How many executors the load needs: more where requests are lost, fewer where executors idle.";
+    PLANS = "fermata_plans_total", "counter",
+        "Plans that were made while serving.";
+    PLANNED = "fermata_planned_gpus", "gauge",
+        "GPUs that the last plan asked for.";
+    PLAN_GPUS = "fermata_gpus", "gauge",
+        "GPUs that the pools of the plan have.";
+    PLAN_LIMIT = "fermata_gpus_limit", "gauge",
+        "GPUs that there may be.";
+    PLAN_MOVES = "fermata_model_moves_total", "counter",
+        "Models that moved from one pool to another.";
     READY = "fermata_ready", "gauge",
         "Whether all models that should be served are.";
     START = "process_start_time_seconds", "gauge",

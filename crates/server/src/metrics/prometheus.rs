@@ -24,6 +24,7 @@ impl Page {
     fn write(&mut self, server: &Server) -> fmt::Result {
         self.models(server)?;
         self.pools(server)?;
+        self.plan(server)?;
         let service = server.service();
         self.family(&names::READY)?;
         self.value(&names::READY, "", u8::from(service.is_ready()))?;
@@ -130,6 +131,25 @@ impl Page {
         self.family(&names::ADVISED)?;
         for (labels, _, advice) in &pools {
             self.value(&names::ADVISED, labels, advice.executors)?;
+        }
+        Ok(())
+    }
+
+    fn plan(&mut self, server: &Server) -> fmt::Result {
+        let Some(board) = server.planning() else { return Ok(()) };
+        self.family(&names::PLANS)?;
+        self.value(&names::PLANS, "", board.plans())?;
+        self.family(&names::PLAN_MOVES)?;
+        self.value(&names::PLAN_MOVES, "", board.moves())?;
+        if let Some(last) = board.last() {
+            for (family, gpus) in [
+                (&names::PLANNED, last.asked),
+                (&names::PLAN_GPUS, server.service().fleet().executors()),
+                (&names::PLAN_LIMIT, last.limit),
+            ] {
+                self.family(family)?;
+                self.value(family, "", gpus)?;
+            }
         }
         Ok(())
     }

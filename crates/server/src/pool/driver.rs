@@ -102,6 +102,14 @@ impl Driver {
                 // Whoever asked for it waits.
                 let _ = reply.send(());
             }
+            Message::Join { executor, hand, sessions } => {
+                self.tray.admit(executor, hand, sessions);
+                self.handle(Event::Join { executor, class: CLASS });
+            }
+            Message::Leave { executor } => {
+                self.handle(Event::Leave { executor });
+                self.tray.release(executor);
+            }
             Message::Remove { model } => {
                 self.handle(Event::RemoveModel { model });
                 self.tray.uninstall(model);

@@ -84,7 +84,12 @@ impl State {
                 self.sessions[model.index()] = Some(session);
             }
             Work::Run(batch) => self.run(batch),
-            Work::Uninstall { model } => self.sessions[model.index()] = None,
+            Work::Uninstall { model } => {
+                // Who came when the model had already lost its place never had it.
+                if let Some(session) = self.sessions.get_mut(model.index()) {
+                    *session = None;
+                }
+            }
         }
     }
 

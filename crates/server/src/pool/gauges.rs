@@ -1,6 +1,6 @@
 //! What a pool's executors did, for metrics: written by their threads, read by whoever asks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use fermata_core::{ExecutorId, Span};
 
@@ -8,6 +8,8 @@ use fermata_core::{ExecutorId, Span};
 #[derive(Debug)]
 pub struct Gauges {
     executors: Vec<Lane>,
+    /// How many of them there ever were.
+    opened: AtomicUsize,
 }
 
 /// One executor's time, on a cache line of its own: the writers are different threads.
@@ -18,16 +20,24 @@ struct Lane {
 }
 
 impl Gauges {
+    /// For so many executors at most.
     pub(super) fn new(executors: usize) -> Self {
-        Self { executors: (0..executors).map(|_| Lane::default()).collect() }
+        let executors = (0..executors).map(|_| Lane::default()).collect();
+        Self { executors, opened: AtomicUsize::new(0) }
+    }
+
+    /// An executor came. What one of the same id did before counts on.
+    pub(super) fn open(&self, executor: ExecutorId) {
+        self.opened.fetch_max(executor.index() + 1, Ordering::Relaxed);
     }
 
     pub(super) fn ran(&self, executor: ExecutorId, took: Span) {
         self.executors[executor.index()].busy.fetch_add(took.0, Ordering::Relaxed);
     }
 
-    /// Nanoseconds that each executor was busy since the start.
+    /// How long each executor that there ever was has been busy since the start.
     pub fn busy(&self) -> impl Iterator<Item = Span> {
-        self.executors.iter().map(|lane| Span(lane.busy.load(Ordering::Relaxed)))
+        let opened = self.opened.load(Ordering::Relaxed);
+        self.executors[..opened].iter().map(|lane| Span(lane.busy.load(Ordering::Relaxed)))
     }
 }

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use fermata_core::{ModelId, RequestId, Time};
+use fermata_core::{ExecutorId, ModelId, RequestId, Time};
 use fermata_dispatch::ModelSpec;
 use fermata_engine::Session;
 
 use super::desk::Desk;
-use super::executor::Ran;
+use super::executor::{Ran, Work};
 use super::job::Job;
 use super::threads::Threads;
 use crate::profiler::Corrector;
+
+/// A session of one model.
+pub(super) type SessionOf = (ModelId, Box<dyn Session>);
 
 /// What whoever decides is told.
 pub(super) enum Message {
@@ -20,7 +23,8 @@ pub(super) enum Message {
         model: ModelId,
         name: String,
         spec: Arc<ModelSpec>,
-        sessions: Vec<Box<dyn Session>>,
+        /// For each executor.
+        sessions: Vec<(ExecutorId, Box<dyn Session>)>,
         corrector: Option<Corrector>,
         /// It is served from now on. Dropped, if it is too late for that.
         reply: Sender<()>,
@@ -29,6 +33,10 @@ pub(super) enum Message {
     Arrive { model: ModelId, job: Job },
     /// Nobody waits for a request any more.
     Cancel { model: ModelId, request: RequestId, deadline: Time },
+    /// An executor came, with a session of each model.
+    Join { executor: ExecutorId, hand: Sender<Work>, sessions: Vec<SessionOf> },
+    /// An executor goes when it has finished what it runs.
+    Leave { executor: ExecutorId },
     /// An executor finished a batch.
     Ran(Ran),
     /// Serve a model no longer. No request of it waits or runs.

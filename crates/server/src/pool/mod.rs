@@ -5,6 +5,7 @@
 //! by id and hands them to the executor that was granted.
 
 mod clock;
+mod crew;
 mod desk;
 mod driver;
 mod executor;
@@ -16,22 +17,26 @@ mod margin;
 mod threads;
 mod tray;
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Span, Time};
 use fermata_dispatch::{ModelSpec, Network, Policy, Rules};
-use fermata_engine::Session;
+use fermata_engine::EngineError;
 
 pub use clock::{Clock, span};
+pub(crate) use crew::MakeSession;
 pub use gauges::Gauges;
 pub(crate) use job::{Finished, Job, Refused};
 
+use crate::metrics::Advisor;
 use crate::profiler::Corrector;
 use crate::recording::Recorder;
+use crew::Crew;
 use desk::Desk;
 use driver::Driver;
 use ids::Ids;
@@ -40,15 +45,17 @@ use margin::{Learner, Margin};
 use tray::Tray;
 
 /// Every class of executor that a pool has: so far all are equal.
-const CLASS: ClassId = ClassId(0);
+pub(crate) const CLASS: ClassId = ClassId(0);
 
 /// What a pool is made of.
 #[derive(Debug)]
 pub struct PoolConfig {
     /// Its name, in logs and metrics.
     pub name: String,
-    /// How many executors it has.
+    /// How many executors it has at the start.
     pub executors: usize,
+    /// How many it may have later. They come and go only where dispatch is in one piece.
+    pub executors_max: usize,
     /// How it decides.
     pub policy: Policy,
     /// What comes off every deadline at least, for the way back to the client.
@@ -64,7 +71,11 @@ pub struct PoolConfig {
 pub struct Pool {
     name: String,
     clock: Clock,
-    executors: usize,
+    executors_max: usize,
+    /// Those that take batches.
+    active: AtomicUsize,
+    crew: Mutex<Crew>,
+    advisor: Advisor,
     inbox: Inbox,
     ids: Arc<Ids>,
     gauges: Arc<Gauges>,
@@ -76,8 +87,16 @@ pub struct Pool {
 impl Pool {
     /// Starts the threads.
     pub fn start(config: PoolConfig, clock: Clock) -> io::Result<Arc<Self>> {
-        let PoolConfig { name, executors, policy, margin, recorder, scheduler_threads } = config;
-        let gauges = Arc::new(Gauges::new(executors));
+        let PoolConfig {
+            name,
+            executors,
+            executors_max,
+            policy,
+            margin,
+            recorder,
+            scheduler_threads,
+        } = config;
+        let gauges = Arc::new(Gauges::new(executors_max));
         let (hands, work): (Vec<_>, Vec<_>) =
             (0..executors).map(|_| crossbeam_channel::unbounded()).unzip();
         let margin = Arc::new(Margin::new(margin));
@@ -90,20 +109,26 @@ impl Pool {
             let (desk, timer) = Desk::open(driver, clock, &name)?;
             (Inbox::Desk(desk), ids, vec![timer])
         } else {
-            let rules = in_pieces(policy, recorder.is_some())
+            let rules = in_pieces(policy, recorder.is_some(), executors_max != executors)
                 .map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
             let ids = Arc::new(Ids::new(threads::MODELS_MAX));
             let (inbox, threads) =
                 threads::start(&name, rules, scheduler_threads, clock, &hands, &ids, learner)?;
             (Inbox::Threads(inbox), ids, threads)
         };
+        let mut crew = Crew::default();
         for (executor, work) in (0..).map(ExecutorId).zip(work) {
-            executor::start(&name, executor, work, clock, inbox.clone(), gauges.clone())?;
+            gauges.open(executor);
+            let (inbox, gauges) = (inbox.clone(), gauges.clone());
+            crew.take_seat(executor::start(&name, executor, work, clock, inbox, gauges)?);
         }
         Ok(Arc::new(Self {
             name,
             clock,
-            executors,
+            executors_max,
+            active: AtomicUsize::new(executors),
+            crew: Mutex::new(crew),
+            advisor: Advisor::default(),
             inbox,
             ids,
             gauges,
@@ -128,9 +153,14 @@ impl Pool {
         self.margin.get()
     }
 
-    /// How many executors it has: a model needs as many sessions.
+    /// How many executors it has.
     pub fn executors(&self) -> usize {
-        self.executors
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Keeps what is known of its load.
+    pub fn advisor(&self) -> &Advisor {
+        &self.advisor
     }
 
     /// What its executors did.
@@ -138,23 +168,26 @@ impl Pool {
         &self.gauges
     }
 
-    /// Serves a model from now on, with one session for each executor.
+    /// Serves a model from now on, with one session for each executor that there is or will be.
     pub(crate) fn add(
         self: &Arc<Self>,
         name: &str,
-        spec: ModelSpec,
-        sessions: Vec<Box<dyn Session>>,
+        spec: Arc<ModelSpec>,
+        make: Arc<MakeSession>,
         corrector: Option<Corrector>,
     ) -> Result<Place, PlaceError> {
-        assert_eq!(sessions.len(), self.executors, "one session for each executor");
+        let mut crew = self.crew();
+        let sessions = crew.active().map(|executor| Ok((executor, make()?)));
+        let sessions = sessions.collect::<Result<Vec<_>, EngineError>>()?;
         let full = || PlaceError::Full { pool: self.name.clone(), most: threads::MODELS_MAX };
         let model = self.ids.take().ok_or_else(full)?;
         let (reply, added) = crossbeam_channel::bounded(1);
-        let (name, spec) = (name.to_owned(), Arc::new(spec));
-        self.send(Message::Add { model, name, spec, sessions, corrector, reply });
+        let name = name.to_owned();
+        self.send(Message::Add { model, name, spec: spec.clone(), sessions, corrector, reply });
         // A load may take so long that the pool is stopped meanwhile.
         added.recv().map_err(|_| PlaceError::Stopping)?;
-        Ok(Place { pool: self.clone(), model })
+        crew.learn(model, &make);
+        Ok(Place { pool: self.clone(), model, spec, make })
     }
 
     /// Finishes what is there, and ends the threads. Requests that come later are lost: stop them first.
@@ -179,8 +212,10 @@ impl Drop for Pool {
 }
 
 /// What can be decided on threads; else why it cannot.
-pub fn in_pieces(policy: Policy, recorded: bool) -> Result<Rules, &'static str> {
+pub fn in_pieces(policy: Policy, recorded: bool, resized: bool) -> Result<Rules, &'static str> {
     match policy {
+        _ if resized => Err("executors come and go only where the dispatcher is in one piece: \
+            planning goes with 0 only"),
         _ if recorded => {
             Err("a recording needs the dispatcher in one piece: --record goes with 0 only")
         }
@@ -192,6 +227,9 @@ pub fn in_pieces(policy: Policy, recorded: bool) -> Result<Rules, &'static str> 
 /// Why a pool does not take a model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaceError {
+    /// A model that cannot be made ready.
+    #[error(transparent)]
+    Session(#[from] EngineError),
     /// It takes no more.
     #[error("the server is stopping")]
     Stopping,
@@ -203,16 +241,28 @@ pub(crate) enum PlaceError {
 }
 
 /// A model's place in a pool. Giving it up ends its service there.
-#[derive(Debug)]
 pub(crate) struct Place {
     pool: Arc<Pool>,
     model: ModelId,
+    /// What dispatch was told of it when it came.
+    spec: Arc<ModelSpec>,
+    make: Arc<MakeSession>,
 }
 
 impl Place {
     /// The pool.
     pub(crate) fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    /// How fast it is said to be.
+    pub(crate) fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// A place for the same model in another pool.
+    pub(crate) fn another_in(&self, pool: &Arc<Pool>, name: &str) -> Result<Self, PlaceError> {
+        pool.add(name, self.spec.clone(), self.make.clone(), None)
     }
 
     /// Sends a request on its way; the guard cancels it when dropped.
@@ -228,6 +278,15 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.pool.send(Message::Remove { model: self.model });
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place")
+            .field("pool", &self.pool.name)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
     }
 }
 
@@ -266,6 +325,7 @@ mod tests {
         PoolConfig {
             name: "test".to_owned(),
             executors: 0,
+            executors_max: 0,
             policy: Policy::FERMATA,
             margin: Span::ZERO,
             recorder: None,
@@ -275,7 +335,8 @@ mod tests {
 
     fn add(pool: &Arc<Pool>) -> Result<Place, PlaceError> {
         let profile = Profile::from_table([Span::from_ms(1.0)]).unwrap();
-        pool.add("net", ModelSpec::uniform(Span::from_ms(9.0), profile), Vec::new(), None)
+        let spec = Arc::new(ModelSpec::uniform(Span::from_ms(9.0), profile));
+        pool.add("net", spec, Arc::new(|| unreachable!("there is no executor")), None)
     }
 
     #[test]
@@ -304,9 +365,10 @@ mod tests {
 
     #[test]
     fn what_needs_one_dispatcher_is_not_decided_on_threads() {
-        assert!(in_pieces(Policy::FERMATA, false).is_ok());
-        assert!(in_pieces(Policy::FERMATA, true).unwrap_err().contains("--record"));
-        assert!(in_pieces(Policy::Clockwork, false).is_err());
+        assert!(in_pieces(Policy::FERMATA, false, false).is_ok());
+        assert!(in_pieces(Policy::FERMATA, true, false).unwrap_err().contains("--record"));
+        assert!(in_pieces(Policy::FERMATA, false, true).unwrap_err().contains("planning"));
+        assert!(in_pieces(Policy::Clockwork, false, false).is_err());
         let refused =
             Pool::start(PoolConfig { policy: Policy::Clockwork, ..config(1) }, Clock::start());
         assert!(refused.is_err());

@@ -8,18 +8,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use fermata_core::{ModelId, RequestId, Time};
+use fermata_core::{ExecutorId, ModelId, RequestId, Time};
 use fermata_dispatch::{Action, Actions, ModelSpec};
 use fermata_engine::Session;
 
 use super::executor::{Batch, Ran, Work};
 use super::ids::Ids;
+use super::inbox::SessionOf;
 use super::job::{Job, Refused};
 use crate::profiler::Corrector;
 
 pub(super) struct Tray {
-    /// To the executors, by id.
-    hands: Vec<Sender<Work>>,
+    /// To the executors that take batches, by id.
+    hands: Vec<Option<Sender<Work>>>,
     jobs: HashMap<RequestId, Job>,
     models: HashMap<ModelId, Model>,
     ids: Arc<Ids>,
@@ -35,11 +36,35 @@ struct Model {
 
 impl Tray {
     pub(super) fn new(hands: Vec<Sender<Work>>, ids: Arc<Ids>) -> Self {
+        let hands = hands.into_iter().map(Some).collect();
         let (jobs, models) = (HashMap::new(), HashMap::new());
         Self { hands, jobs, models, ids, running: 0, stopping: false }
     }
 
-    /// How many executors there are.
+    /// An executor came. It keeps a session of each model that is still here.
+    pub(super) fn admit(
+        &mut self,
+        executor: ExecutorId,
+        hand: Sender<Work>,
+        sessions: Vec<SessionOf>,
+    ) {
+        for (model, session) in sessions {
+            if self.models.contains_key(&model) {
+                send(&hand, Work::Install { model, session });
+            }
+        }
+        if executor.index() >= self.hands.len() {
+            self.hands.resize(executor.index() + 1, None);
+        }
+        self.hands[executor.index()] = Some(hand);
+    }
+
+    /// An executor goes: it finishes what it was given, and then ends, since nobody can give it more.
+    pub(super) fn release(&mut self, executor: ExecutorId) {
+        self.hands[executor.index()] = None;
+    }
+
+    /// How many executors there are at the start.
     pub(super) fn executors(&self) -> usize {
         self.hands.len()
     }
@@ -59,18 +84,18 @@ impl Tray {
         &mut self,
         model: ModelId,
         spec: Arc<ModelSpec>,
-        sessions: Vec<Box<dyn Session>>,
+        sessions: Vec<(ExecutorId, Box<dyn Session>)>,
         corrector: Option<Corrector>,
     ) {
-        for (hand, session) in self.hands.iter().zip(sessions) {
-            send(hand, Work::Install { model, session });
+        for (executor, session) in sessions {
+            send(self.hand(executor), Work::Install { model, session });
         }
         self.models.insert(model, Model { spec, corrector });
     }
 
     /// Takes the sessions of a model back, after its last batch. Its id may be another's then.
     pub(super) fn uninstall(&mut self, model: ModelId) {
-        for hand in &self.hands {
+        for hand in self.hands.iter().flatten() {
             send(hand, Work::Uninstall { model });
         }
         self.models.remove(&model);
@@ -91,7 +116,7 @@ impl Tray {
                     let jobs = requests.map(|request| self.take(request.id)).collect();
                     self.running += 1;
                     let batch = Batch { model, jobs, planned: start + latency };
-                    send(&self.hands[executor.index()], Work::Run(batch));
+                    send(self.hand(executor), Work::Run(batch));
                 }
                 Action::Preempt { .. } => unreachable!("policies that preempt are not served with"),
             }
@@ -121,6 +146,10 @@ impl Tray {
     /// Sends the executors home.
     pub(super) fn dismiss(&mut self) {
         self.hands.clear();
+    }
+
+    fn hand(&self, executor: ExecutorId) -> &Sender<Work> {
+        self.hands[executor.index()].as_ref().expect("who has left is not asked")
     }
 
     fn take(&mut self, request: RequestId) -> Job {

@@ -16,6 +16,8 @@ use super::error::{RepositoryError, in_one_line, line_of, written_in};
 pub(super) const FILE_NAME: &str = "fermata.toml";
 /// Thirty years: longer latencies and objectives are slips of the keyboard.
 const MS_MAX: f64 = 1e12;
+/// Bytes of a megabyte.
+const MB: f64 = 1e6;
 
 /// What `fermata.toml` says of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub struct Settings {
     pub engine: EngineKind,
     /// The shapes of inputs, without the batch, with which the model is measured; for those that may have any.
     pub shapes: BTreeMap<String, Vec<i64>>,
+    /// Bytes that it takes on every GPU that holds it; zero, if the file does not say.
+    pub memory: u64,
     /// The file that was read, or would be.
     pub(super) file: PathBuf,
     /// The inputs of an emulated model; empty if the file has none.
@@ -73,6 +77,7 @@ struct RawModel {
     alpha_ms: Option<f64>,
     beta_ms: Option<f64>,
     latency_ms: Option<Vec<f64>>,
+    memory_mb: Option<f64>,
     #[serde(default)]
     input: Vec<RawTensor>,
     #[serde(default)]
@@ -139,7 +144,10 @@ impl Settings {
         let inputs = check_tensors(file, "input", &raw.input)?;
         let outputs = check_tensors(file, "output", &raw.output)?;
         let shapes = raw.profile.shapes;
-        Ok(Self { slo, engine, shapes, file: file.to_owned(), inputs, outputs })
+        let memory = raw.memory_mb.map(|mb| not_negative(file, "memory_mb", mb)).transpose()?;
+        // Conversion saturates.
+        let memory = (memory.unwrap_or(0.0) * MB) as u64;
+        Ok(Self { slo, engine, shapes, memory, file: file.to_owned(), inputs, outputs })
     }
 
     /// Refuses shapes to measure with that no request could have.
@@ -364,6 +372,7 @@ mod tests {
             ("slo_ms = 1\nslo_ms = 2", "line 2: duplicate key: 'slo_ms = 2'"),
             ("slo_ms = 1\nengine = \"tensorrt\"", "engine: 'tensorrt' is neither"),
             ("slo_ms = 1\nalpha_ms = 1", "alpha_ms: is only for an emulated model"),
+            ("slo_ms = 1\nmemory_mb = -1", "memory_mb: -1 is not a number from 0"),
             (EMULATED, "alpha_ms: missing: give alpha_ms and beta_ms"),
             (&format!("{EMULATED}alpha_ms = 1"), "beta_ms: missing"),
             (

@@ -20,6 +20,7 @@ fn pool(scheduler_threads: usize, executors: usize) -> Arc<Pool> {
     let config = PoolConfig {
         name: "test".to_owned(),
         executors,
+        executors_max: executors,
         policy: Policy::FERMATA,
         margin: Span::ZERO,
         recorder: None,
@@ -36,8 +37,8 @@ fn serve(pool: &Arc<Pool>, slo_ms: f64) -> Arc<Served> {
     let slo = Span::from_ms(slo_ms);
     let profile = Profile::linear(Span::from_ms(1.0), Span::from_ms(4.0), slo).unwrap();
     let model = Emulated::new(signature.clone(), profile.clone());
-    let sessions = (0..pool.executors()).map(|_| model.session(&signature).unwrap()).collect();
-    let place = pool.add("echo", ModelSpec::uniform(slo, profile), sessions, None);
+    let (spec, narrow) = (Arc::new(ModelSpec::uniform(slo, profile)), signature.clone());
+    let place = pool.add("echo", spec, Arc::new(move || model.session(&narrow)), None);
     Arc::new(Served::new(
         "echo".to_owned(),
         "1".to_owned(),
@@ -45,6 +46,7 @@ fn serve(pool: &Arc<Pool>, slo_ms: f64) -> Arc<Served> {
         Duration::from_nanos(slo.0),
         proto::ModelConfig::default(),
         BTreeMap::new(),
+        0,
         Arc::new(ModelMetrics::new(slo, 16)),
         place.unwrap(),
     ))

@@ -69,6 +69,9 @@ impl Threads {
                 self.rank.send(Report::Done { executor: ran.executor, overrun: ran.overrun });
                 self.of(ran.model).send(message);
             }
+            Message::Join { .. } | Message::Leave { .. } => {
+                unreachable!("a pool on threads keeps the executors that it began with")
+            }
             Message::Stop => self.models.iter().for_each(|door| door.send(Message::Stop)),
         }
     }

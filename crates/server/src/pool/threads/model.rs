@@ -137,6 +137,9 @@ impl ModelThread {
                 self.shard.remove(model, actions, end);
                 self.tray.uninstall(model);
             }
+            Message::Join { .. } | Message::Leave { .. } => {
+                unreachable!("a pool on threads keeps the executors that it began with")
+            }
             Message::Stop => self.tray.stop(),
         }
     }
