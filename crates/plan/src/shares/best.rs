@@ -1,11 +1,11 @@
-//! The best plan with shares that is found: a quick try, the program over subsets, then gpulet's exhaustive search; for
-//! many demands, elastic partitioning in several orders.
+//! The best plan with shares that is found: a quick try, the program over subsets, then gpulet's exhaustive search. For more
+//! demands than the program can take, GPU by GPU, and elastic partitioning in several orders: good plans, not the best.
 
 use super::Found;
 use super::board::Board;
 use super::elastic::{elastic, elastic_in_order, ideal};
 use super::scene::Scene;
-use super::subsets::{ITEMS_MAX, search};
+use super::subsets::{ITEMS_MAX, gpu_by_gpu, search};
 
 /// Gpulet's search through all ways to split the GPUs is part of the portfolio up to so many GPUs: 84 ways.
 const IDEAL_GPUS_MAX: usize = 6;
@@ -28,22 +28,32 @@ pub fn schedule(scene: &Scene, gpus: usize) -> Option<Board> {
 
 /// The fewest GPUs with which all demands are served; what can be had, if the limit does not allow it.
 pub(super) fn best(scene: &Scene, limit: usize) -> Found {
-    let quick = fewest(scene, limit, |gpus| {
-        let mut boards =
-            orders(scene).into_iter().map(|order| elastic_in_order(scene, order, gpus));
-        boards.find(|board| board.serves_all(scene)).unwrap_or_else(|| elastic(scene, gpus))
-    });
-    if scene.items.len() > ITEMS_MAX {
-        return quick;
+    let mut found = fewest(scene, limit, |gpus| elastic(scene, gpus));
+    found.keep(scene, limit, gpu_by_gpu(scene));
+    let ample = ample(scene);
+    for order in orders(scene) {
+        found.keep(scene, limit, elastic_in_order(scene, order, ample));
     }
-    let most = match quick.board.serves_all(scene) {
-        true => quick.board.used().saturating_sub(1),
-        false => limit.min(ample(scene)),
-    };
-    let fewer = (scene.lower_bound()..=most).find_map(|gpus| schedule(scene, gpus));
-    match fewer {
-        Some(board) => Found { enough: board.used(), board },
-        None => quick,
+    if scene.items.len() <= ITEMS_MAX {
+        let most = if found.enough == 0 { ample } else { found.enough - 1 };
+        let fewer = (scene.lower_bound()..=most).find_map(|gpus| schedule(scene, gpus));
+        if let Some(board) = fewer {
+            found.keep(scene, limit, board);
+        }
+    }
+    found
+}
+
+impl Found {
+    /// Takes another board, if it serves everything with fewer GPUs.
+    fn keep(&mut self, scene: &Scene, limit: usize, board: Board) {
+        let used = board.used();
+        if board.serves_all(scene) && (self.enough == 0 || used < self.enough) {
+            self.enough = used;
+            if used <= limit {
+                self.board = board;
+            }
+        }
     }
 }
 

@@ -188,13 +188,15 @@ impl Scene {
         self.items.iter().map(|item| item.rate * item.cost).sum()
     }
 
-    /// Other rates, by the places of the demands in the problem.
-    #[must_use]
-    pub fn with_rates(&self, rate: impl Fn(usize) -> f64) -> Self {
-        let mut scene = self.clone();
-        scene.items.iter_mut().for_each(|item| item.rate = rate(item.demand));
-        scene.items.retain(|item| item.rate > 0.0);
-        scene
+    /// Only some of the items, ascending, each with a rate of its own.
+    pub(super) fn part(&self, chosen: &Members) -> Self {
+        let item = |&(item, rate): &(usize, f64)| Item { rate, ..self.items[item].clone() };
+        Self {
+            items: chosen.iter().map(item).collect(),
+            sizes: self.sizes.clone(),
+            splits: self.splits.clone(),
+            ..*self
+        }
     }
 }
 

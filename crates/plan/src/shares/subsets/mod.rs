@@ -17,7 +17,7 @@ mod aim;
 mod single;
 
 use super::board::{Board, Gpu, Slot};
-use super::scene::Scene;
+use super::scene::{Item, Scene};
 use aim::{Aim, CLOSE, FLEXIBLE_MAX, Point, Served, Set, Use, insert, members, subsets};
 use single::{OnGpu, Search, Table};
 
@@ -30,6 +30,9 @@ pub(super) const ITEMS_MAX: usize = 14;
 const SETS_MAX: usize = 600;
 /// With more GPUs than this, those come first that one demand fills.
 const GPUS_MAX: usize = 8;
+
+/// Of many demands, so many are looked at for each GPU.
+const SAMPLE: usize = 12;
 
 /// A board on which at most so many GPUs serve everything, if the program finds one.
 pub fn search(scene: &Scene, gpus: usize) -> Option<Board> {
@@ -75,27 +78,57 @@ fn program(scene: &Scene, gpus: usize) -> Option<Board> {
 /// Demands that fill whole GPUs get them; what is left of them and the others share the rest. Nothing is lost by that but
 /// the last few GPUs' worth: a model alone on shares serves about as much as on the GPU that they are of.
 fn after_full_ones(scene: &Scene, gpus: usize) -> Option<Board> {
-    let mut board = Board { gpus: Vec::new() };
-    let mut rates: Vec<f64> = scene.items.iter().map(|item| item.rate).collect();
-    for (item, rate) in rates.iter_mut().enumerate() {
+    let (mut board, rests) = full_ones(scene);
+    let left = gpus.checked_sub(board.gpus.len())?;
+    let found = program(&scene.part(&rests), left.min(rests.len()))?;
+    board.gpus.extend(found.gpus.into_iter().map(|gpu| renamed(gpu, &rests)));
+    Some(board)
+}
+
+/// Whole GPUs for what fills them, and what is left of each item.
+fn full_ones(scene: &Scene) -> (Board, Vec<(usize, f64)>) {
+    let (mut board, mut rests) = (Board { gpus: Vec::new() }, Vec::new());
+    for (item, Item { rate, .. }) in scene.items.iter().enumerate() {
         let most = scene.room(scene.whole(), 0, &[], item);
         let full = Slot { size: scene.whole(), members: vec![(item, most)] };
-        let count = (*rate / most).floor();
-        let left = *rate - count * most;
-        // A rest that is a rounding error is none.
-        *rate = if left > *rate * CLOSE { left } else { 0.0 };
+        let count = (rate / most).floor();
         board.gpus.resize(board.gpus.len() + count as usize, Gpu { slots: vec![full] });
+        let rest = rate - count * most;
+        // A rest that is a rounding error is none.
+        if rest > rate * CLOSE {
+            rests.push((item, rest));
+        }
     }
-    let left = gpus.checked_sub(board.gpus.len())?;
-    let place = |demand: usize| scene.items.iter().position(|item| item.demand == demand);
-    let place = |demand: usize| place(demand).expect("a scene keeps its demands");
-    let rest = scene.with_rates(|demand| rates[place(demand)]);
-    for mut gpu in program(&rest, left.min(rest.items.len()))?.gpus {
-        let members = gpu.slots.iter_mut().flat_map(|slot| &mut slot.members);
-        members.for_each(|(item, _)| *item = place(rest.items[*item].demand));
+    (board, rests)
+}
+
+/// A GPU of a part of a scene, in the words of the scene.
+fn renamed(mut gpu: Gpu, part: &[(usize, f64)]) -> Gpu {
+    let members = gpu.slots.iter_mut().flat_map(|slot| &mut slot.members);
+    members.for_each(|(item, _)| *item = part[*item].0);
+    gpu
+}
+
+/// Any number of demands, GPU by GPU: the largest demand that is left, and those of a sample of the others that fill a GPU
+/// best with it. No rate is split, but for whole GPUs.
+pub(super) fn gpu_by_gpu(scene: &Scene) -> Board {
+    let (mut board, mut rests) = full_ones(scene);
+    let load = |&(item, rate): &(usize, f64)| rate * scene.items[item].cost;
+    rests.sort_by(|a, b| load(b).total_cmp(&load(a)).then(a.0.cmp(&b.0)));
+    while let Some(&largest) = rests.first() {
+        let sample = rests.len().min(SAMPLE);
+        let mut sampled: Vec<(usize, f64)> =
+            (0..sample).map(|at| rests[at * rests.len() / sample]).collect();
+        sampled.sort_unstable_by_key(|&(item, _)| item);
+        let first = sampled.iter().position(|&(item, _)| item == largest.0);
+        let first = first.expect("the sample begins with the largest");
+        let part = scene.part(&sampled);
+        let gpu = renamed(Search::new(&part).fullest(first), &sampled);
+        let members = || gpu.slots.iter().flat_map(|slot| &slot.members);
+        rests.retain(|(item, _)| !members().any(|(member, _)| member == item));
         board.gpus.push(gpu);
     }
-    Some(board)
+    board
 }
 
 /// Several GPUs: which set the last one holds, and the places of the points that are added.
@@ -134,6 +167,19 @@ impl Search<'_> {
             }
         }
         None
+    }
+
+    /// One GPU that holds this item, and as much of the others as it can.
+    fn fullest(&mut self, item: usize) -> Gpu {
+        let aim = Aim::new(self.scene, &[]);
+        let (table, _) = self.single(&aim, usize::MAX).expect("so many GPUs bear anything");
+        let with_item = |set: &Set| set >> item & 1 == 1 && !table[*set as usize].is_empty();
+        let load = |set: &Set| aim.load(*set, &[0.0; FLEXIBLE_MAX]);
+        let sets = subsets(aim.others).filter(with_item);
+        let fullest = sets.max_by(|a, b| load(a).total_cmp(&load(b)));
+        let fullest = fullest.expect("what does not fill a GPU fits on one alone");
+        let found = [table[fullest as usize][0].by];
+        self.board(&aim, &found).gpus.swap_remove(0)
     }
 
     /// The GPUs that were found, with flexible rates scaled down to what is wanted.
