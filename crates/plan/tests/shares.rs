@@ -170,7 +170,7 @@ fn the_checker_finds_every_fault() {
     let behind = Some(Fault::Behind { pool: split });
     let late = Some(Fault::Late { pool: split, demand });
     assert_eq!(fault(&|_, plan| plan.pools[split].share = 100), Some(Fault::Crowded { gpu }));
-    assert_eq!(fault(&|_, plan| plan.pools[split].members[0].rate *= 1.5), behind);
+    assert_eq!(fault(&|_, plan| plan.pools[split].members[0].rate *= 40.0), behind);
     assert_eq!(fault(&|_, plan| plan.pools[split].round = None), behind);
     assert_eq!(fault(&|_, plan| plan.pools[split].round = Some(Span(1))), behind);
     assert_eq!(fault(&|problem, _| problem.demands[demand].slo = Span::from_ms(1.0)), late);
