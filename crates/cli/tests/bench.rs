@@ -52,8 +52,20 @@ fn the_planner_has_a_document_of_its_own() {
     let output = nexus(&["--only", "examples"]);
     assert!(output.status.success(), "{output:?}");
     let whole = read(&folder, "out/planner.md");
-    for expected in ["- [examples](#examples-", "| A and B | 125 | 8 and 4 | 125 ms |"] {
+    for expected in [
+        "- [examples](#examples-",
+        "| A and B | 125 | 8 and 4 | 125 ms |",
+        "| 60 and 40 | **272.7** | 272.7 |",
+    ] {
         assert!(whole.contains(expected), "{expected}: {whole}");
+    }
+    for name in ["queries", "subclusters"] {
+        let output = nexus(&["--only", name, "--quick"]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    let queries = read(&folder, "out/planner/queries.md");
+    for expected in ["| 100 of 100 |", "| 25 of 25 |"] {
+        assert!(queries.contains(expected), "{expected}: {queries}");
     }
     let output = nexus(&["--only", "table2"]);
     let text = String::from_utf8(output.stderr).unwrap();
