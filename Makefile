@@ -7,7 +7,7 @@ SEED ?= 1
 BUILT = $(or $(CARGO_TARGET_DIR),target)
 FERMATA ?= $(BUILT)/release/fermata
 
-.PHONY: help setup test fmt lint unit loom clients sims benches deny demo demo-sim bench bench-scheduler bench-serving sim
+.PHONY: help setup test fmt lint unit loom clients sims benches deny demo demo-sim bench bench-scheduler bench-planner bench-serving sim
 .DEFAULT_GOAL := help
 
 help: ## List these recipes
@@ -60,6 +60,11 @@ bench: ## What a request costs, by number of models and executors
 bench-scheduler: ## How many requests a second the scheduler takes: docs/results/scheduler.md (15 minutes)
 	$(CARGO) build --locked --release -p fermata-cli
 	$(FERMATA) bench scheduler --all
+
+bench-planner: ## The planner on the problems of Nexus and gpulet: docs/results/planner.md (an hour)
+	$(CARGO) build --locked --release -p fermata-cli
+	$(FERMATA) bench nexus
+	$(FERMATA) bench gpulet
 
 bench-serving: setup ## The server against the simulator and against Triton: docs/results/serving.md (20 minutes)
 	$(CARGO) build --locked --release -p fermata-cli

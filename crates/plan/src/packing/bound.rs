@@ -85,7 +85,7 @@ const STEPS_MAX: usize = 2_000_000_000;
 /// One pricing ends with so many sets.
 const ENOUGH: usize = 500;
 /// A bound that is this near to the best is good enough.
-const TIGHT: f64 = 5e-4;
+const TIGHT: f64 = 1e-3;
 
 /// How prices of sessions hang on prices at some rates of each model.
 struct Knots {

@@ -10,7 +10,7 @@ use super::instances::Models;
 use crate::bench::document::{Section, Table};
 
 /// Knots of the prices of each model: more bound better, and take longer.
-const KNOTS: usize = 40;
+const KNOTS: usize = 24;
 
 /// One problem at the objectives of the zoo, one at three times as long ones.
 pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
