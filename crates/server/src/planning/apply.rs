@@ -3,7 +3,7 @@
 //!
 //! Everything here may wait for an executor or a session, and runs off the way of requests.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::fleet::Fleet;
@@ -24,7 +24,8 @@ pub(super) struct Change {
     pub(super) after: Vec<usize>,
     /// How many executors each pool keeps, though it needs fewer.
     pub(super) kept: Vec<usize>,
-    pub(super) moves: Vec<(Arc<Served>, usize)>,
+    /// Who goes where. Nobody is kept by this.
+    pub(super) moves: Vec<(Weak<Served>, usize)>,
 }
 
 impl Change {
@@ -63,10 +64,12 @@ impl Change {
             }
         }
         let mut pairs = Vec::new();
-        for (served, to) in &self.moves {
-            let Some(pool) = self.pools.get(*to) else { continue };
+        for (served, to) in std::mem::take(&mut self.moves) {
+            let (Some(served), Some(pool)) = (served.upgrade(), self.pools.get(to)) else {
+                continue;
+            };
             match served.moved(pool) {
-                Ok(moved) => pairs.push((served.clone(), Arc::new(moved))),
+                Ok(moved) => pairs.push((served, Arc::new(moved))),
                 Err(error) => {
                     tracing::error!(model = served.name, pool = pool.name(), %error, "cannot move");
                 }
@@ -77,7 +80,6 @@ impl Change {
             let (from, to) = (before.pool().name(), after.pool().name());
             tracing::info!(model = before.name, version = before.version, from, to, "moved");
         }
-        self.moves.clear();
         let served = service.models();
         for pool in &self.pools {
             let empty = !served.iter().any(|served| Arc::ptr_eq(served.pool(), pool));
