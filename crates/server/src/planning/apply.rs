@@ -51,16 +51,21 @@ impl Change {
     pub(super) fn relocate(&mut self, service: &Service) -> usize {
         let fleet = service.fleet();
         for at in self.pools.len()..self.after.len() {
+            // Who was to move to a pool that does not come stays where it is; the next plan tries again.
             let executors = self.after[at].min(fleet.free());
-            let opened = if executors > 0 { fleet.open(executors).map(Some) } else { Ok(None) };
-            match opened {
-                Ok(Some(pool)) => {
+            if executors == 0 {
+                tracing::warn!("no GPU is free for one more pool");
+                break;
+            }
+            match fleet.open(executors) {
+                Ok(pool) => {
                     tracing::info!(pool = pool.name(), executors, "a pool came");
                     self.pools.push(pool);
                 }
-                // Who was to move there stays; the next plan tries again.
-                Ok(None) => tracing::warn!("no GPU is free for one more pool"),
-                Err(error) => tracing::error!(%error, "a pool cannot be started"),
+                Err(error) => {
+                    tracing::error!(%error, "a pool cannot be started");
+                    break;
+                }
             }
         }
         let mut pairs = Vec::new();
