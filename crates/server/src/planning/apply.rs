@@ -3,7 +3,7 @@
 //!
 //! Everything here may wait for an executor or a session, and runs off the way of requests.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::fleet::Fleet;
@@ -24,7 +24,8 @@ pub(super) struct Change {
     pub(super) after: Vec<usize>,
     /// How many executors each pool keeps, though it needs fewer.
     pub(super) kept: Vec<usize>,
-    pub(super) moves: Vec<(Arc<Served>, usize)>,
+    /// Who goes where. Nobody is kept by this.
+    pub(super) moves: Vec<(Weak<Served>, usize)>,
 }
 
 impl Change {
@@ -50,23 +51,30 @@ impl Change {
     pub(super) fn relocate(&mut self, service: &Service) -> usize {
         let fleet = service.fleet();
         for at in self.pools.len()..self.after.len() {
+            // Who was to move to a pool that does not come stays where it is; the next plan tries again.
             let executors = self.after[at].min(fleet.free());
-            let opened = if executors > 0 { fleet.open(executors).map(Some) } else { Ok(None) };
-            match opened {
-                Ok(Some(pool)) => {
+            if executors == 0 {
+                tracing::warn!("no GPU is free for one more pool");
+                break;
+            }
+            match fleet.open(executors) {
+                Ok(pool) => {
                     tracing::info!(pool = pool.name(), executors, "a pool came");
                     self.pools.push(pool);
                 }
-                // Who was to move there stays; the next plan tries again.
-                Ok(None) => tracing::warn!("no GPU is free for one more pool"),
-                Err(error) => tracing::error!(%error, "a pool cannot be started"),
+                Err(error) => {
+                    tracing::error!(%error, "a pool cannot be started");
+                    break;
+                }
             }
         }
         let mut pairs = Vec::new();
-        for (served, to) in &self.moves {
-            let Some(pool) = self.pools.get(*to) else { continue };
+        for (served, to) in std::mem::take(&mut self.moves) {
+            let (Some(served), Some(pool)) = (served.upgrade(), self.pools.get(to)) else {
+                continue;
+            };
             match served.moved(pool) {
-                Ok(moved) => pairs.push((served.clone(), Arc::new(moved))),
+                Ok(moved) => pairs.push((served, Arc::new(moved))),
                 Err(error) => {
                     tracing::error!(model = served.name, pool = pool.name(), %error, "cannot move");
                 }
@@ -77,7 +85,6 @@ impl Change {
             let (from, to) = (before.pool().name(), after.pool().name());
             tracing::info!(model = before.name, version = before.version, from, to, "moved");
         }
-        self.moves.clear();
         let served = service.models();
         for pool in &self.pools {
             let empty = !served.iter().any(|served| Arc::ptr_eq(served.pool(), pool));

@@ -177,11 +177,12 @@ impl Planning {
         let names: Vec<&str> = pools.iter().map(|pool| pool.name()).collect();
         self.tallies.retain(|name, _| names.contains(&name.as_str()));
         for pool in pools {
-            let tally = self.tallies.entry(pool.name().to_owned()).or_insert_with(|| {
+            let tally = self.tally(pool);
+            if tally.asked.is_empty() {
                 // Until the load is known, what a pool begins with is what it needs.
-                let asked = VecDeque::from([(now, pool.executors())]);
-                Tally { asked, busy_before: busy(pool), ..Tally::default() }
-            });
+                tally.asked.push_back((now, pool.executors()));
+                tally.busy_before = busy(pool);
+            }
             tally.available += since * pool.executors() as u64;
         }
         let mut subjects = Vec::new();
@@ -194,10 +195,9 @@ impl Planning {
             let good = metrics.outcome(Outcome::InTime);
             let bad = Outcome::BAD.map(|outcome| metrics.outcome(outcome)).iter().sum();
             let before = self.left.get(&key).copied().unwrap_or((good, bad));
-            if let Some(tally) = self.tallies.get_mut(pools[home].name()) {
-                tally.good += good.saturating_sub(before.0);
-                tally.bad += bad.saturating_sub(before.1);
-            }
+            let tally = self.tally(&pools[home]);
+            tally.good += good.saturating_sub(before.0);
+            tally.bad += bad.saturating_sub(before.1);
             left.insert(key.clone(), (good, bad));
             let answered = good + metrics.outcome(Outcome::Late);
             let rows = (metrics.rows() as f64 / answered.max(1) as f64).max(1.0);
@@ -252,9 +252,8 @@ impl Planning {
         seen: &[Seen],
     ) {
         for (pool, seen) in pools.iter().zip(seen) {
-            if let Some(tally) = self.tallies.get_mut(pool.name())
-                && tally.planned > 0
-            {
+            let tally = self.tally(pool);
+            if tally.planned > 0 {
                 tally.correction.learn(tally.planned, pool.executors(), seen);
             }
         }
@@ -289,12 +288,14 @@ impl Planning {
         // Where none can go now, none can soon.
         self.moves_left = next.left > 0 && !next.moves.is_empty();
         let kept = self.settle_sizes(now, &pools, &mut next.before, &mut next.after);
-        let moves = next.moves.iter().map(|&(model, to)| (subjects[model].served.clone(), to));
-        let moves = moves.collect();
+        // Whoever unloads a model waits until nobody holds it, and has the turn that a move waits for.
+        let weak = |model: usize| Arc::downgrade(&subjects[model].served);
+        let moves = next.moves.iter().map(|&(model, to)| (weak(model), to)).collect();
+        let names: Vec<String> = subjects.into_iter().map(|subject| subject.key.0).collect();
         let change = Change { pools, before: next.before, after: next.after, kept, moves };
         let moved = self.apply(change).await;
         self.begin_tallies(now);
-        self.tell(why, &plan, &subjects, moved, next.left);
+        self.tell(why, &plan, &names, moved, next.left);
     }
 
     /// Corrects sizes by what was learnt, and cuts them to what there is. Returns how many executors each pool keeps
@@ -307,7 +308,7 @@ impl Planning {
         after: &mut [usize],
     ) -> Vec<usize> {
         for (at, pool) in pools.iter().enumerate() {
-            let Some(tally) = self.tallies.get_mut(pool.name()) else { continue };
+            let tally = self.tally(pool);
             tally.planned = after[at];
             before[at] = tally.correction.apply(before[at]);
             after[at] = tally.correction.apply(after[at]);
@@ -317,7 +318,7 @@ impl Planning {
         let keep = Span(self.pace.epoch.0 / KEPT.1 * KEPT.0);
         let mut kept = Vec::new();
         for (at, pool) in pools.iter().enumerate() {
-            let Some(tally) = self.tallies.get_mut(pool.name()) else { continue };
+            let tally = self.tally(pool);
             tally.asked.push_back((now, after[at]));
             tally.asked.retain(|&(then, _)| now - then <= keep);
             kept.push(tally.asked.iter().map(|&(_, size)| size).max().unwrap_or(0));
@@ -353,17 +354,20 @@ impl Planning {
         moved
     }
 
+    fn tally(&mut self, pool: &Pool) -> &mut Tally {
+        self.tallies.entry(pool.name().to_owned()).or_default()
+    }
+
     fn begin_tallies(&mut self, now: Time) {
         self.planned_at = now;
         for pool in self.service.fleet().pools() {
-            if let Some(tally) = self.tallies.get_mut(pool.name()) {
-                (tally.good, tally.bad, tally.available) = (0, 0, Span::ZERO);
-                tally.busy_before = busy(&pool);
-            }
+            let tally = self.tally(&pool);
+            (tally.good, tally.bad, tally.available) = (0, 0, Span::ZERO);
+            tally.busy_before = busy(&pool);
         }
     }
 
-    fn tell(&self, why: &Why, plan: &Plan, subjects: &[Subject], moved: usize, left: usize) {
+    fn tell(&self, why: &Why, plan: &Plan, names: &[String], moved: usize, left: usize) {
         let models = self.service.models();
         let held = |pool: &Arc<Pool>| {
             models.iter().filter(|served| Arc::ptr_eq(served.pool(), pool)).count()
@@ -375,10 +379,10 @@ impl Planning {
             .iter()
             .map(|pool| (pool.name().to_owned(), pool.executors(), held(pool)))
             .collect();
-        let infeasible = plan.infeasible.iter().map(|each| {
-            let name = subjects[each.demand].served.name.clone();
-            (name, report::in_words(&each.reason))
-        });
+        let infeasible = plan
+            .infeasible
+            .iter()
+            .map(|each| (names[each.demand].clone(), report::in_words(&each.reason)));
         let report = Report {
             at: SystemTime::now(),
             why: why.to_string(),

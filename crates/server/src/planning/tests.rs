@@ -216,8 +216,9 @@ async fn models_move_between_pools_under_load_and_no_request_fails() {
     pools[0].shrink(4);
     pools.push(bed.service.fleet().open(4).unwrap());
     for round in 0..40 {
-        let moves: Vec<_> =
-            bed.service.models().into_iter().map(|m| (m, (round + 1) % 2)).collect();
+        let models = bed.service.models();
+        let moves = models.iter().map(|m| (Arc::downgrade(m), (round + 1) % 2)).collect();
+        drop(models);
         let (before, after) = (vec![4, 4], vec![4, 4]);
         let mut change = Change { pools: pools.clone(), before, after, kept: vec![], moves };
         let service = bed.service.clone();
@@ -313,12 +314,22 @@ async fn models_that_do_not_fit_beside_others_get_a_pool_of_their_own_or_are_ref
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_of_gpus_follow_a_load_that_shifts_and_no_request_fails() {
-    // 48 models of 100 MB on GPUs of 1.5 GB: four pools at least.
-    let bed = Bed::new(48, 300, 1_500).await;
+    // 49 models of 100 MB on GPUs of 1.5 GB: four pools at least.
+    let bed = Bed::new(49, 300, 1_500).await;
     let planning = bed.planning(Duration::from_millis(600));
     let board = planning.board();
     let plans = tokio::spawn(planning.keep_up());
     until("idle executors go", || bed.executors() <= 10).await;
+    // One of them comes and goes all the time.
+    let (stop, service) = (Arc::new(AtomicBool::new(false)), bed.service.clone());
+    let stopped = stop.clone();
+    let restless = tokio::spawn(async move {
+        while !stopped.load(Relaxed) {
+            service.unload(&name(48)).await.unwrap();
+            service.load(&name(48), LoadOverride::default()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
     let mut sent = 0;
     for (models, askers) in [(0..24, 60), (24..48, 120), (0..48, 20)] {
         let load = Load::start(&bed.service, models, askers);
@@ -328,12 +339,14 @@ async fn hundreds_of_gpus_follow_a_load_that_shifts_and_no_request_fails() {
         sent += load.end().await;
     }
     until("idle executors go again", || bed.executors() <= 10).await;
+    stop.store(true, Relaxed);
+    restless.await.unwrap();
     bed.check_books(sent);
     assert!(board.moves() > 0);
     // The repository of a running server changes too.
     bed.service.unload(&name(0)).await.unwrap();
     until("the plan has other models", || {
-        board.last().is_some_and(|last| last.pools.iter().map(|pool| pool.2).sum::<usize>() == 47)
+        board.last().is_some_and(|last| last.pools.iter().map(|pool| pool.2).sum::<usize>() == 48)
     })
     .await;
     plans.abort();
