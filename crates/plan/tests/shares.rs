@@ -1,7 +1,7 @@
 //! Shares of GPUs on gpulet's nine models: every plan of every method holds, and none schedules what ours does not.
 
 use fermata_core::{Profile, Span};
-use fermata_plan::shares::{self, Board, Fault, Rules, Traits, Usage};
+use fermata_plan::shares::{self, Board, Fault, Rules, Scene, Traits, Usage};
 use fermata_plan::{Demand, Kind, Plan, Problem, Reason, Turn, shortest_round};
 use proptest::prelude::*;
 
@@ -36,9 +36,12 @@ fn scenario(number: usize, factor: f64) -> [f64; 9] {
     std::array::from_fn(|at| digit(at as u32) as f64 * 100.0 * factor)
 }
 
+/// A board that serves what it can.
+type Method = fn(&Scene, usize) -> Board;
+
 #[test]
 fn every_board_holds_and_ours_is_there_whenever_another_is() {
-    let methods: [(&str, shares::Method); 3] = [
+    let methods: [(&str, Method); 3] = [
         ("squishy", shares::squishy),
         ("best fit", shares::best_fit),
         ("elastic", shares::elastic_partitioning),
@@ -129,6 +132,9 @@ fn many_demands_are_planned_too() {
         assert_eq!(shares::check(&problem, &rules, &traits, &plan), None);
         assert!(plan.infeasible.is_empty());
         assert!(plan.gpus() <= shares::elastic(&problem, &rules, &traits).gpus());
+        let scene = shares::scene(&problem, &rules, &traits);
+        let whole = shares::plan_of(&scene, &shares::squishy(&scene, count));
+        assert!(whole.infeasible.is_empty() && plan.gpus() <= whole.gpus());
     }
 }
 

@@ -1,7 +1,9 @@
 //! The best plan with shares that is found: a quick try, the program over subsets, then gpulet's exhaustive search. For more
-//! demands than the program can take, GPU by GPU, and elastic partitioning in several orders: good plans, not the best.
+//! demands than the program can take, GPU by GPU, elastic partitioning in several orders, and whole GPUs: good plans, not the
+//! best.
 
 use super::Found;
+use super::baselines::squishy;
 use super::board::Board;
 use super::elastic::{elastic, elastic_in_order, ideal};
 use super::scene::Scene;
@@ -31,6 +33,7 @@ pub(super) fn best(scene: &Scene, limit: usize) -> Found {
     let mut found = fewest(scene, limit, |gpus| elastic(scene, gpus));
     found.keep(scene, limit, gpu_by_gpu(scene));
     let ample = ample(scene);
+    found.keep(scene, limit, squishy(scene, ample));
     for order in orders(scene) {
         found.keep(scene, limit, elastic_in_order(scene, order, ample));
     }

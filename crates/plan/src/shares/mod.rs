@@ -36,7 +36,7 @@ pub use subsets::search;
 pub struct Rules {
     /// The smaller or the larger share of each way to split a GPU in two, in percent.
     pub splits: Vec<u32>,
-    /// How many models may take turns on a share.
+    /// How many models may take turns on a share. Squishy packing has no such limit, and `best` tries that too.
     pub models: usize,
     /// The largest batch. The prototype has 32.
     pub batch: usize,
@@ -75,9 +75,6 @@ pub struct Traits {
     /// Profiles that were measured on shares, in percent; the model of `on_share` is used for the others.
     pub measured: Vec<(u32, Profile)>,
 }
-
-/// A way to place the demands of a scene on at most so many GPUs: a board that serves what it can.
-pub type Method = fn(&Scene, usize) -> Board;
 
 /// A plan by elastic partitioning, with as few GPUs as it finds (gpulet, algorithms 1 and 2). What is known of each demand
 /// is by its place; nothing is known of those that are missing.
