@@ -150,6 +150,26 @@ fn high_rates_fill_whole_gpus_first() {
 }
 
 #[test]
+fn thousands_of_gpus_are_planned_too_and_a_limit_holds() {
+    let (mut problem, rules, traits) = nine([100_000.0; 9], 4);
+    for limit in [None, Some(50)] {
+        problem.limit = limit;
+        for plan in
+            [shares::elastic(&problem, &rules, &traits), shares::best(&problem, &rules, &traits)]
+        {
+            assert_eq!(shares::check(&problem, &rules, &traits, &plan), None);
+            assert!(plan.lower_bound > 1_000 && plan.infeasible.is_empty() == limit.is_none());
+            for infeasible in &plan.infeasible {
+                let Reason::NoGpu { gpus, .. } = infeasible.reason else {
+                    panic!("{infeasible:?}")
+                };
+                assert!(gpus >= plan.lower_bound && gpus <= plan.lower_bound + 5);
+            }
+        }
+    }
+}
+
+#[test]
 fn measured_shares_are_believed() {
     let (problem, rules, mut traits) = nine([0.0, 0.0, 250.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 4);
     let share = |traits: &[Traits]| shares::best(&problem, &rules, traits).pools[0].share;

@@ -76,12 +76,20 @@ pub struct Traits {
     pub measured: Vec<(u32, Profile)>,
 }
 
+impl Traits {
+    /// The profile on a share, as it was measured, or from that of a whole GPU.
+    fn on_share(&self, whole: &Profile, percent: u32, batch_max: usize) -> Profile {
+        match self.measured.iter().find(|(measured, _)| *measured == percent && percent < 100) {
+            Some((_, profile)) => profile.clone(),
+            None => on_share(whole, percent, batch_max),
+        }
+    }
+}
+
 /// A plan by elastic partitioning, with as few GPUs as it finds (gpulet, algorithms 1 and 2). What is known of each demand
 /// is by its place; nothing is known of those that are missing.
 pub fn elastic(problem: &Problem, rules: &Rules, traits: &[Traits]) -> Plan {
-    plan(problem, rules, traits, |scene, limit| {
-        best::fewest(scene, limit, |gpus| elastic::elastic(scene, gpus))
-    })
+    plan(problem, rules, traits, best::elastic_fewest)
 }
 
 /// The plan with the fewest GPUs that is found (`best.rs`).
@@ -156,7 +164,7 @@ fn plan(
         let first = plan.gpus();
         let left = problem.limit.map_or(usize::MAX, |limit| limit - first);
         let limit = problem.kinds[kind].limit.unwrap_or(usize::MAX).min(left);
-        let Found { board, enough } = solve(&scene, limit);
+        let Found { board, enough } = best::beside_full_ones(&scene, limit, &solve);
         plan.pools.extend(board.pools(&scene, kind, first));
         plan.infeasible.extend(unserved(&scene, &board, enough));
     }
