@@ -1,7 +1,7 @@
 //! Shares of GPUs on gpulet's nine models: every plan of every method holds, and none schedules what ours does not.
 
 use fermata_core::{Profile, Span};
-use fermata_plan::shares::{self, Board, Fault, Rules, Traits, Usage};
+use fermata_plan::shares::{self, Board, Fault, Rules, Scene, Traits, Usage};
 use fermata_plan::{Demand, Kind, Plan, Problem, Reason, Turn, shortest_round};
 use proptest::prelude::*;
 
@@ -36,9 +36,12 @@ fn scenario(number: usize, factor: f64) -> [f64; 9] {
     std::array::from_fn(|at| digit(at as u32) as f64 * 100.0 * factor)
 }
 
+/// A board that serves what it can.
+type Method = fn(&Scene, usize) -> Board;
+
 #[test]
 fn every_board_holds_and_ours_is_there_whenever_another_is() {
-    let methods: [(&str, shares::Method); 3] = [
+    let methods: [(&str, Method); 3] = [
         ("squishy", shares::squishy),
         ("best fit", shares::best_fit),
         ("elastic", shares::elastic_partitioning),
@@ -129,6 +132,9 @@ fn many_demands_are_planned_too() {
         assert_eq!(shares::check(&problem, &rules, &traits, &plan), None);
         assert!(plan.infeasible.is_empty());
         assert!(plan.gpus() <= shares::elastic(&problem, &rules, &traits).gpus());
+        let scene = shares::scene(&problem, &rules, &traits);
+        let whole = shares::plan_of(&scene, &shares::squishy(&scene, count));
+        assert!(whole.infeasible.is_empty() && plan.gpus() <= whole.gpus());
     }
 }
 
@@ -141,6 +147,26 @@ fn high_rates_fill_whole_gpus_first() {
     assert!(plan.infeasible.is_empty());
     // If GPUs were a fluid, they would be 41.
     assert!(plan.lower_bound >= 40 && plan.gpus() <= plan.lower_bound + 2, "{}", plan.gpus());
+}
+
+#[test]
+fn thousands_of_gpus_are_planned_too_and_a_limit_holds() {
+    let (mut problem, rules, traits) = nine([100_000.0; 9], 4);
+    for limit in [None, Some(50)] {
+        problem.limit = limit;
+        for plan in
+            [shares::elastic(&problem, &rules, &traits), shares::best(&problem, &rules, &traits)]
+        {
+            assert_eq!(shares::check(&problem, &rules, &traits, &plan), None);
+            assert!(plan.lower_bound > 1_000 && plan.infeasible.is_empty() == limit.is_none());
+            for infeasible in &plan.infeasible {
+                let Reason::NoGpu { gpus, .. } = infeasible.reason else {
+                    panic!("{infeasible:?}")
+                };
+                assert!(gpus >= plan.lower_bound && gpus <= plan.lower_bound + 5);
+            }
+        }
+    }
 }
 
 #[test]
@@ -174,10 +200,8 @@ fn the_checker_finds_every_fault() {
     assert_eq!(fault(&|_, plan| plan.pools[split].round = None), behind);
     assert_eq!(fault(&|_, plan| plan.pools[split].round = Some(Span(1))), behind);
     assert_eq!(fault(&|problem, _| problem.demands[demand].slo = Span::from_ms(1.0)), late);
-    assert_eq!(
-        fault(&|problem, _| problem.demands[demand].memory *= 20),
-        Some(Fault::Memory { gpu })
-    );
+    let too_large = fault(&|problem, _| problem.demands[demand].memory = 12_000_000_000);
+    assert!(matches!(too_large, Some(Fault::Memory { .. })), "{too_large:?}");
     assert_eq!(
         fault(&|problem, _| problem.demands[demand].rate *= 2.0),
         Some(Fault::Unserved { demand })

@@ -1,11 +1,13 @@
 //! The best plan with shares that is found: a quick try, the program over subsets, then gpulet's exhaustive search. For more
-//! demands than the program can take, GPU by GPU, and elastic partitioning in several orders: good plans, not the best.
+//! demands than the program can take, GPU by GPU, elastic partitioning in several orders, and whole GPUs: good plans, not the
+//! best.
 
 use super::Found;
+use super::baselines::squishy;
 use super::board::Board;
 use super::elastic::{elastic, elastic_in_order, ideal};
 use super::scene::Scene;
-use super::subsets::{ITEMS_MAX, gpu_by_gpu, search};
+use super::subsets::{ITEMS_MAX, full_ones, gpu_by_gpu, renamed, search};
 
 /// Gpulet's search through all ways to split the GPUs is part of the portfolio up to so many GPUs: 84 ways.
 const IDEAL_GPUS_MAX: usize = 6;
@@ -28,9 +30,10 @@ pub fn schedule(scene: &Scene, gpus: usize) -> Option<Board> {
 
 /// The fewest GPUs with which all demands are served; what can be had, if the limit does not allow it.
 pub(super) fn best(scene: &Scene, limit: usize) -> Found {
-    let mut found = fewest(scene, limit, |gpus| elastic(scene, gpus));
+    let mut found = elastic_fewest(scene, limit);
     found.keep(scene, limit, gpu_by_gpu(scene));
     let ample = ample(scene);
+    found.keep(scene, limit, squishy(scene, ample));
     for order in orders(scene) {
         found.keep(scene, limit, elastic_in_order(scene, order, ample));
     }
@@ -57,11 +60,12 @@ impl Found {
     }
 }
 
-/// The fewest GPUs with which a method serves everything: as many as it takes where there are enough, then fewer for as
-/// long as that is enough too. Gpulet's algorithm 2 counts up; the number is the same wherever more GPUs never hurt.
-pub(super) fn fewest(scene: &Scene, limit: usize, method: impl Fn(usize) -> Board) -> Found {
+/// The fewest GPUs with which elastic partitioning serves everything: as many as it takes where there are enough, then fewer
+/// for as long as that is enough too. Gpulet's algorithm 2 counts up; the number is the same wherever more GPUs never
+/// hurt.
+pub(super) fn elastic_fewest(scene: &Scene, limit: usize) -> Found {
     let ample = ample(scene);
-    let mut board = method(ample);
+    let mut board = elastic(scene, ample);
     let enough = loop {
         let used = board.used();
         if !board.serves_all(scene) {
@@ -70,15 +74,36 @@ pub(super) fn fewest(scene: &Scene, limit: usize, method: impl Fn(usize) -> Boar
         if used == 0 {
             break used;
         }
-        let fewer = method(used - 1);
+        let fewer = elastic(scene, used - 1);
         if !fewer.serves_all(scene) {
             break used;
         }
         board = fewer;
     };
     if enough > limit || enough == 0 {
-        board = method(limit.min(ample));
+        board = elastic(scene, limit.min(ample));
     }
+    Found { board, enough }
+}
+
+/// Loads of more GPUs than this get those first that one demand fills: there are too many to look at one by one.
+const LOAD_MAX: f64 = 200.0;
+
+/// A method, for any load.
+pub(super) fn beside_full_ones(
+    scene: &Scene,
+    limit: usize,
+    method: impl Fn(&Scene, usize) -> Found,
+) -> Found {
+    if scene.load() <= LOAD_MAX {
+        return method(scene, limit);
+    }
+    let (mut board, rests) = full_ones(scene);
+    let full = board.gpus.len();
+    board.gpus.truncate(limit);
+    let found = method(&scene.part(&rests), limit - board.gpus.len());
+    board.gpus.extend(found.board.gpus.into_iter().map(|gpu| renamed(gpu, &rests)));
+    let enough = if found.enough == 0 && !rests.is_empty() { 0 } else { full + found.enough };
     Found { board, enough }
 }
 

@@ -3,7 +3,7 @@
 
 use fermata_core::Span;
 
-use super::latency::{on_share, stretched};
+use super::latency::stretched;
 use super::{Rules, Traits};
 use crate::plan::{Plan, Pool};
 use crate::problem::Problem;
@@ -102,7 +102,7 @@ fn check_pool(
     let neighbours: Vec<_> = beside
         .flat_map(|(_, other)| other.members.iter().map(|member| usage(member.demand, other.share)))
         .collect();
-    let mut sum = Span::ZERO;
+    let (mut sum, unknown) = (Span::ZERO, Traits::default());
     for member in &pool.members {
         let demand = &problem.demands[member.demand];
         let own = usage(member.demand, pool.share);
@@ -112,13 +112,8 @@ fn check_pool(
         let Some(whole) = &demand.profiles[pool.kind] else {
             return Some(Fault::Late { pool: at, demand: member.demand });
         };
-        let measured = traits
-            .get(member.demand)
-            .and_then(|traits| traits.measured.iter().find(|(percent, _)| *percent == pool.share));
-        let profile = match measured {
-            Some((_, profile)) => profile.clone(),
-            None => on_share(whole, pool.share, rules.batch),
-        };
+        let known = traits.get(member.demand).unwrap_or(&unknown);
+        let profile = known.on_share(whole, pool.share, rules.batch);
         let latency = stretched(&profile, factor, rules.batch).latency(member.batch);
         let gathered = member.rate / pool.gpus.len().max(1) as f64 * round.as_secs();
         if gathered > member.batch as f64 + 2.0 * TOLERANCE {

@@ -36,7 +36,7 @@ pub use subsets::search;
 pub struct Rules {
     /// The smaller or the larger share of each way to split a GPU in two, in percent.
     pub splits: Vec<u32>,
-    /// How many models may take turns on a share.
+    /// How many models may take turns on a share. Squishy packing has no such limit, and `best` tries that too.
     pub models: usize,
     /// The largest batch. The prototype has 32.
     pub batch: usize,
@@ -76,15 +76,20 @@ pub struct Traits {
     pub measured: Vec<(u32, Profile)>,
 }
 
-/// A way to place the demands of a scene on at most so many GPUs: a board that serves what it can.
-pub type Method = fn(&Scene, usize) -> Board;
+impl Traits {
+    /// The profile on a share, as it was measured, or from that of a whole GPU.
+    fn on_share(&self, whole: &Profile, percent: u32, batch_max: usize) -> Profile {
+        match self.measured.iter().find(|(measured, _)| *measured == percent && percent < 100) {
+            Some((_, profile)) => profile.clone(),
+            None => on_share(whole, percent, batch_max),
+        }
+    }
+}
 
 /// A plan by elastic partitioning, with as few GPUs as it finds (gpulet, algorithms 1 and 2). What is known of each demand
 /// is by its place; nothing is known of those that are missing.
 pub fn elastic(problem: &Problem, rules: &Rules, traits: &[Traits]) -> Plan {
-    plan(problem, rules, traits, |scene, limit| {
-        best::fewest(scene, limit, |gpus| elastic::elastic(scene, gpus))
-    })
+    plan(problem, rules, traits, best::elastic_fewest)
 }
 
 /// The plan with the fewest GPUs that is found (`best.rs`).
@@ -159,7 +164,7 @@ fn plan(
         let first = plan.gpus();
         let left = problem.limit.map_or(usize::MAX, |limit| limit - first);
         let limit = problem.kinds[kind].limit.unwrap_or(usize::MAX).min(left);
-        let Found { board, enough } = solve(&scene, limit);
+        let Found { board, enough } = best::beside_full_ones(&scene, limit, &solve);
         plan.pools.extend(board.pools(&scene, kind, first));
         plan.infeasible.extend(unserved(&scene, &board, enough));
     }

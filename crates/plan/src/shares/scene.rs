@@ -6,7 +6,7 @@
 
 use fermata_core::{Profile, Span};
 
-use super::latency::{on_share, stretch, stretched};
+use super::latency::{stretch, stretched};
 use super::{Rules, Traits};
 use crate::problem::{Kind, Problem};
 use crate::round::Turn;
@@ -212,12 +212,7 @@ impl Item {
         let asked = &problem.demands[demand];
         let whole = asked.profiles[kind].as_ref().expect("only demands that run here are placed");
         let profile = |&size: &u32| {
-            let measured = traits.measured.iter().find(|(percent, _)| *percent == size);
-            let profile = match measured {
-                Some((_, profile)) => profile.clone(),
-                None => on_share(whole, size, rules.batch),
-            };
-            stretched(&profile, rules.margin, rules.batch)
+            stretched(&traits.on_share(whole, size, rules.batch), rules.margin, rules.batch)
         };
         let profiles: Vec<Profile> = sizes.iter().map(profile).collect();
         let slo = asked.slo;

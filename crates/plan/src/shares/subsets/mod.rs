@@ -86,7 +86,7 @@ fn after_full_ones(scene: &Scene, gpus: usize) -> Option<Board> {
 }
 
 /// Whole GPUs for what fills them, and what is left of each item.
-fn full_ones(scene: &Scene) -> (Board, Vec<(usize, f64)>) {
+pub(super) fn full_ones(scene: &Scene) -> (Board, Vec<(usize, f64)>) {
     let (mut board, mut rests) = (Board { gpus: Vec::new() }, Vec::new());
     for (item, Item { rate, .. }) in scene.items.iter().enumerate() {
         let most = scene.room(scene.whole(), 0, &[], item);
@@ -103,7 +103,7 @@ fn full_ones(scene: &Scene) -> (Board, Vec<(usize, f64)>) {
 }
 
 /// A GPU of a part of a scene, in the words of the scene.
-fn renamed(mut gpu: Gpu, part: &[(usize, f64)]) -> Gpu {
+pub(super) fn renamed(mut gpu: Gpu, part: &[(usize, f64)]) -> Gpu {
     let members = gpu.slots.iter_mut().flat_map(|slot| &mut slot.members);
     members.for_each(|(item, _)| *item = part[*item].0);
     gpu
