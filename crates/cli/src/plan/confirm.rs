@@ -1,0 +1,268 @@
+//! Whether a plan holds: each of its pools is run in virtual time, under the scheduler that serves.
+//!
+//! Of a pool in which dispatch decides, the fewest GPUs are searched for with which every model has enough of its
+//! requests in time. Where a plan has rounds, each pool is run with the GPUs that it has; the scheduler then does what
+//! it always does, and may deviate from the rounds.
+
+use std::sync::Arc;
+
+use fermata_core::{ClassId, Profile, Span, Time};
+use fermata_dispatch::{ModelSpec, Network, Policy};
+use fermata_plan::{Infeasible, Plan, Pool, Reason};
+use fermata_sim::{BAD_MAX, Drawn, End, Load, Scenario, run, run_drawn, spread};
+
+use super::file::Case;
+use super::progress::Progress;
+use crate::sim::GPUS_MAX;
+
+/// How thoroughly plans are tried.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trial {
+    /// At least so many requests in each run.
+    pub(super) requests: u64,
+    /// At least so long a run.
+    pub(super) seconds: f64,
+    /// What was found is tried again with the next one.
+    pub(super) seed: u64,
+    /// How many runs go side by side.
+    pub(super) threads: usize,
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub(super) struct Confirmed {
+    /// By pool of the plan.
+    pub(super) pools: Vec<Tried>,
+    /// How many GPUs the planner had estimated.
+    pub(super) estimate: usize,
+}
+
+/// What came out of one pool.
+#[derive(Clone, Debug)]
+pub(super) struct Tried {
+    /// By member.
+    pub(super) members: Vec<Seen>,
+    /// How many requests each run had.
+    pub(super) requests: u64,
+}
+
+/// What happened to one member of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// Dropped or late, with each seed.
+    pub(super) bad_rates: [f64; 2],
+    /// What 99 % of the answers took at most, with the first seed.
+    pub(super) p99: Span,
+}
+
+impl Seen {
+    fn is_good(&self) -> bool {
+        self.bad_rates.iter().all(|&bad| bad <= BAD_MAX)
+    }
+}
+
+impl Confirmed {
+    /// The highest bad rate of any member of any pool, with each seed.
+    pub(super) fn worst(&self) -> [f64; 2] {
+        let members = || self.pools.iter().flat_map(|pool| &pool.members);
+        [0, 1].map(|seed| members().map(|seen| seen.bad_rates[seed]).fold(0.0, f64::max))
+    }
+
+    /// Whether every model has enough of its requests in time, with both seeds.
+    pub(super) fn is_good(&self) -> bool {
+        self.worst().iter().all(|&bad| bad <= BAD_MAX)
+    }
+}
+
+/// Gives each pool in which dispatch decides the fewest GPUs that are enough, within the limits of the problem, and
+/// tells what happens in each pool.
+pub(super) fn confirm(
+    case: &Case,
+    plan: &mut Plan,
+    trial: Trial,
+    progress: &Progress,
+) -> Confirmed {
+    let estimate = plan.gpus();
+    progress.expect(plan.pools.len());
+    let tried = spread(&plan.pools, trial.threads, |pool| {
+        let found = match pool.round {
+            None => Some(fewest(case, pool, trial)),
+            Some(_) => None,
+        };
+        let tried = try_pool(case, pool, found.unwrap_or(pool.gpus.len()), trial);
+        progress.finish_one();
+        (found, tried)
+    });
+    let (found, mut tried): (Vec<Option<usize>>, Vec<Tried>) = tried.into_iter().unzip();
+    if found.iter().all(Option::is_none) {
+        return Confirmed { pools: tried, estimate };
+    }
+    let enough = resize(plan, |at, pool| found[at].unwrap_or(pool.gpus.len()));
+    let mut sizes: Vec<usize> = plan.pools.iter().map(|pool| pool.gpus.len()).collect();
+    if limit(case, plan, &mut sizes) {
+        resize(plan, |at, _| sizes[at]);
+        let again: Vec<usize> = (0..sizes.len()).collect();
+        tried =
+            spread(&again, trial.threads, |&at| try_pool(case, &plan.pools[at], sizes[at], trial));
+        name_the_late(plan, &tried, enough);
+    }
+    Confirmed { pools: tried, estimate }
+}
+
+/// Whether the sizes of pools are beyond what there may be, and then less: the largest give.
+fn limit(case: &Case, plan: &Plan, sizes: &mut [usize]) -> bool {
+    let problem = &case.problem;
+    let mut changed = false;
+    let mut shrink = |sizes: &mut [usize], limit: usize, of: &dyn Fn(usize) -> bool| {
+        let pools: Vec<usize> = (0..sizes.len()).filter(|&at| of(plan.pools[at].kind)).collect();
+        while pools.iter().map(|&at| sizes[at]).sum::<usize>() > limit {
+            let Some(&largest) = pools.iter().max_by_key(|&&at| sizes[at]) else { return };
+            if sizes[largest] <= 1 {
+                return;
+            }
+            sizes[largest] -= 1;
+            changed = true;
+        }
+    };
+    for (kind, limit) in problem.kinds.iter().enumerate().filter_map(|(at, k)| Some((at, k.limit?)))
+    {
+        shrink(sizes, limit, &|of| of == kind);
+    }
+    if let Some(limit) = problem.limit {
+        shrink(sizes, limit, &|_| true);
+    }
+    changed
+}
+
+/// Who is late with as many GPUs as there may be is not served as asked.
+fn name_the_late(plan: &mut Plan, tried: &[Tried], gpus: usize) {
+    for (pool, tried) in plan.pools.iter().zip(tried) {
+        for (member, seen) in pool.members.iter().zip(&tried.members).filter(|(_, s)| !s.is_good())
+        {
+            let served = member.rate * (1.0 - seen.bad_rates[0]);
+            let reason = Reason::NoGpu { served, gpus };
+            plan.infeasible.push(Infeasible { demand: member.demand, reason });
+        }
+    }
+    plan.infeasible.sort_by_key(|each| each.demand);
+}
+
+/// Gives each pool so many GPUs, and says how many all have.
+fn resize(plan: &mut Plan, size: impl Fn(usize, &Pool) -> usize) -> usize {
+    let mut first = 0;
+    for (at, pool) in plan.pools.iter_mut().enumerate() {
+        let (before, after) = (pool.gpus.len(), size(at, pool));
+        pool.gpus = (first..first + after).collect();
+        first += after;
+        for member in &mut pool.members {
+            member.occupancy *= before as f64 / after as f64;
+        }
+    }
+    first
+}
+
+/// A pool as it is simulated.
+fn scenario(case: &Case, pool: &Pool, executors: usize, seed: u64, trial: Trial) -> Scenario {
+    let load = |member: &fermata_plan::Member| {
+        let demand = &case.problem.demands[member.demand];
+        Load {
+            spec: Arc::new(ModelSpec::uniform(demand.slo, profile(case, pool, member.demand))),
+            arrivals: case.arrivals_at(member.demand, member.rate),
+        }
+    };
+    let loads: Vec<Load> = pool.members.iter().map(load).collect();
+    let rate: f64 = loads.iter().map(Load::rate).sum();
+    let seconds = trial.seconds.max(trial.requests as f64 / rate);
+    Scenario {
+        loads,
+        executors: vec![ClassId(0); executors],
+        network: Network::default(),
+        end: End::At(Time::START + Span::from_secs(seconds)),
+        seed,
+        noise: 0.0,
+        faults: Vec::new(),
+    }
+}
+
+/// How long the batches of a demand take on an executor of a pool.
+pub(super) fn profile(case: &Case, pool: &Pool, demand: usize) -> Profile {
+    let profile = case.problem.demands[demand].profiles[pool.kind].clone();
+    profile.expect("a demand is placed where it runs")
+}
+
+/// The fewest executors of a pool with which every model has enough of its requests in time: steps widen from the
+/// estimate until the answer is between two of them, then the bracket is halved.
+fn fewest(case: &Case, pool: &Pool, trial: Trial) -> usize {
+    let scenario = scenario(case, pool, 1, trial.seed, trial);
+    let drawn = Drawn::new(&scenario, 1.0);
+    let passes = |executors: usize| {
+        let scenario = scenario.with_executors(executors);
+        let stats = run_drawn(&scenario, &drawn, 1.0, Policy::FERMATA, Some(BAD_MAX));
+        !stats.stopped && stats.worst_bad_rate() <= BAD_MAX
+    };
+    search(pool.gpus.len(), GPUS_MAX, passes)
+}
+
+/// The least number that passes, near a guess; `most`, if none does.
+fn search(guess: usize, most: usize, mut passes: impl FnMut(usize) -> bool) -> usize {
+    // None at all never passes, and more than `most` are not to be had.
+    let (mut low, mut high) = (0, most + 1);
+    let (mut at, mut step) = (guess.clamp(1, most), 1);
+    while 1 <= at && at <= most {
+        let enough = passes(at);
+        if enough {
+            high = at
+        } else {
+            low = at
+        }
+        if low > 0 && high <= most {
+            break;
+        }
+        at = if enough { at.saturating_sub(step) } else { at + step };
+        // The first step beyond an end goes to the end.
+        if enough && at == 0 && high > 1 {
+            at = 1;
+        } else if !enough && at > most && low < most {
+            at = most;
+        }
+        step *= 2;
+    }
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if passes(middle) { high = middle } else { low = middle }
+    }
+    high.min(most)
+}
+
+/// Runs a pool with both seeds, to the end.
+fn try_pool(case: &Case, pool: &Pool, executors: usize, trial: Trial) -> Tried {
+    let seeds = [trial.seed, trial.seed.wrapping_add(1)];
+    let [first, second] =
+        seeds.map(|seed| run(&scenario(case, pool, executors, seed, trial), Policy::FERMATA));
+    let seen = first.models.iter().zip(&second.models).map(|(first, second)| Seen {
+        bad_rates: [first.bad_rate(), second.bad_rate()],
+        p99: first.latency.quantile(0.99),
+    });
+    Tried { members: seen.collect(), requests: first.total().offered }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::search;
+
+    #[test]
+    fn the_least_number_that_passes_is_found_from_any_guess() {
+        for least in 1..60 {
+            for guess in 1..80 {
+                let mut asked = 0;
+                let found = search(guess, 1000, |at| {
+                    asked += 1;
+                    at >= least
+                });
+                assert_eq!(found, least, "from {guess}");
+                assert!(asked < 16, "{least} from {guess}: {asked}");
+            }
+        }
+        assert_eq!(search(5, 100, |_| false), 100);
+    }
+}
