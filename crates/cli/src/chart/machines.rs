@@ -38,11 +38,17 @@ pub struct Part {
     pub colour: usize,
     /// What is written in it where there is room.
     pub label: String,
+    /// A repetition: lighter, and without its label.
+    pub faint: bool,
 }
 
 const ROW_MAX: f64 = 26.0;
 const LABEL_MAX: f64 = 12.0;
 const LABEL_MIN: f64 = 7.0;
+/// How far repetitions are from their colour to white.
+const FAINT: f64 = 0.72;
+/// Bold letters are so much wider.
+const BOLD: f64 = 1.1;
 
 impl Machines {
     /// The height at which all rows can be read, in a figure that leaves it this width.
@@ -120,9 +126,13 @@ impl Panel for Machines {
 
 fn draw_part(svg: &mut Svg, place: Area, part: &Part) {
     let (fill, ink) = shade(part.colour);
+    let fill = if part.faint { mixed(&fill, 255.0, FAINT).0 } else { fill };
     // An outline would swallow what is narrow.
     let outline = (place.width > 3.0 && place.height > 3.0).then_some("#FFFFFF");
     svg.rect(place, &fill, outline);
+    if part.faint {
+        return;
+    }
     let middle = (place.left + place.width / 2.0, place.top + place.height / 2.0);
     let look = |size: f64, upright: bool| Type {
         colour: ink,
@@ -131,12 +141,12 @@ fn draw_part(svg: &mut Svg, place: Area, part: &Part) {
         ..Type::new(size, Anchor::Middle)
     };
     let size = (place.height * 0.62).min(LABEL_MAX);
-    if size >= LABEL_MIN && text_width(&part.label, size) + 6.0 <= place.width {
+    if size >= LABEL_MIN && BOLD * text_width(&part.label, size) + 6.0 <= place.width {
         svg.text((middle.0, middle.1 + size * 0.36), &part.label, look(size, false));
         return;
     }
     let size = (place.width * 0.7).min(LABEL_MAX);
-    if size >= LABEL_MIN && text_width(&part.label, size) + 6.0 <= place.height {
+    if size >= LABEL_MIN && BOLD * text_width(&part.label, size) + 6.0 <= place.height {
         svg.text((middle.0 + size * 0.36, middle.1), &part.label, look(size, true));
     }
 }
@@ -144,14 +154,17 @@ fn draw_part(svg: &mut Svg, place: Area, part: &Part) {
 /// More colours than the palette has: it, then lighter, then darker, then from the beginning; and what can be read on
 /// each.
 fn shade(number: usize) -> (String, &'static str) {
-    let base = PALETTE[number % PALETTE.len()];
-    let channel = |at: usize| f64::from(u8::from_str_radix(&base[at..at + 2], 16).unwrap_or(0));
-    // Towards this, by so much.
     let (to, by) = [(255.0, 0.0), (255.0, 0.5), (0.0, 0.4)][number / PALETTE.len() % 3];
+    let (fill, light) = mixed(PALETTE[number % PALETTE.len()], to, by);
+    (fill, if light > 130.0 { INK } else { "#FFFFFF" })
+}
+
+/// A colour moved towards black or white, and how light it is then.
+fn mixed(colour: &str, to: f64, by: f64) -> (String, f64) {
+    let channel = |at: usize| f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap_or(0));
     let [red, green, blue] = [1, 3, 5].map(|at| channel(at) * (1.0 - by) + to * by);
     let light = 0.299 * red + 0.587 * green + 0.114 * blue;
-    let fill = format!("#{:02X}{:02X}{:02X}", red as u8, green as u8, blue as u8);
-    (fill, if light > 130.0 { INK } else { "#FFFFFF" })
+    (format!("#{:02X}{:02X}{:02X}", red as u8, green as u8, blue as u8), light)
 }
 
 #[cfg(test)]
@@ -177,6 +190,7 @@ mod tests {
             finish,
             colour: 0,
             label: "model".to_owned(),
+            faint: false,
         };
         let machines = |part: Part| Machines {
             title: String::new(),

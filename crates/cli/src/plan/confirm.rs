@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fermata_core::{ClassId, Profile, Span, Time};
 use fermata_dispatch::{ModelSpec, Network, Policy};
 use fermata_plan::{Infeasible, Plan, Pool, Reason};
-use fermata_sim::{BAD_MAX, Drawn, End, Load, Scenario, run, run_drawn, spread};
+use fermata_sim::{BAD_MAX, Drawn, End, Load, Scenario, fewest_near, run, run_drawn, spread};
 
 use super::file::Case;
 use super::progress::Progress;
@@ -85,22 +85,21 @@ pub(super) fn confirm(
     let estimate = plan.gpus();
     progress.expect(plan.pools.len());
     let tried = spread(&plan.pools, trial.threads, |pool| {
-        let found = match pool.round {
-            None => Some(fewest(case, pool, trial)),
-            Some(_) => None,
+        let tried = match pool.round {
+            None => fewest(case, pool, trial),
+            Some(_) => (pool.gpus.len(), try_pool(case, pool, pool.gpus.len(), trial)),
         };
-        let tried = try_pool(case, pool, found.unwrap_or(pool.gpus.len()), trial);
         progress.finish_one();
-        (found, tried)
+        tried
     });
-    let (found, mut tried): (Vec<Option<usize>>, Vec<Tried>) = tried.into_iter().unzip();
-    if found.iter().all(Option::is_none) {
+    let (mut sizes, mut tried): (Vec<usize>, Vec<Tried>) = tried.into_iter().unzip();
+    if plan.pools.iter().any(|pool| pool.round.is_some()) {
         return Confirmed { pools: tried, estimate };
     }
-    let enough = resize(plan, |at, pool| found[at].unwrap_or(pool.gpus.len()));
-    let mut sizes: Vec<usize> = plan.pools.iter().map(|pool| pool.gpus.len()).collect();
+    resize(plan, &sizes);
+    let enough = plan.gpus();
     if limit(case, plan, &mut sizes) {
-        resize(plan, |at, _| sizes[at]);
+        resize(plan, &sizes);
         let again: Vec<usize> = (0..sizes.len()).collect();
         tried =
             spread(&again, trial.threads, |&at| try_pool(case, &plan.pools[at], sizes[at], trial));
@@ -147,18 +146,17 @@ fn name_the_late(plan: &mut Plan, tried: &[Tried], gpus: usize) {
     plan.infeasible.sort_by_key(|each| each.demand);
 }
 
-/// Gives each pool so many GPUs, and says how many all have.
-fn resize(plan: &mut Plan, size: impl Fn(usize, &Pool) -> usize) -> usize {
+/// Gives each pool so many GPUs of its own.
+fn resize(plan: &mut Plan, sizes: &[usize]) {
     let mut first = 0;
-    for (at, pool) in plan.pools.iter_mut().enumerate() {
-        let (before, after) = (pool.gpus.len(), size(at, pool));
-        pool.gpus = (first..first + after).collect();
-        first += after;
+    for (pool, &size) in plan.pools.iter_mut().zip(sizes) {
+        let before = pool.gpus.len();
+        pool.gpus = (first..first + size).collect();
+        first += size;
         for member in &mut pool.members {
-            member.occupancy *= before as f64 / after as f64;
+            member.occupancy *= before as f64 / size as f64;
         }
     }
-    first
 }
 
 /// A pool as it is simulated.
@@ -190,9 +188,9 @@ pub(super) fn profile(case: &Case, pool: &Pool, demand: usize) -> Profile {
     profile.expect("a demand is placed where it runs")
 }
 
-/// The fewest executors of a pool with which every model has enough of its requests in time: steps widen from the
-/// estimate until the answer is between two of them, then the bracket is halved.
-fn fewest(case: &Case, pool: &Pool, trial: Trial) -> usize {
+/// The fewest executors of a pool with which every model has enough of its requests in time: searched from the estimate
+/// with one seed, and then as many more as it takes to pass with the other too.
+fn fewest(case: &Case, pool: &Pool, trial: Trial) -> (usize, Tried) {
     let scenario = scenario(case, pool, 1, trial.seed, trial);
     let drawn = Drawn::new(&scenario, 1.0);
     let passes = |executors: usize| {
@@ -200,38 +198,14 @@ fn fewest(case: &Case, pool: &Pool, trial: Trial) -> usize {
         let stats = run_drawn(&scenario, &drawn, 1.0, Policy::FERMATA, Some(BAD_MAX));
         !stats.stopped && stats.worst_bad_rate() <= BAD_MAX
     };
-    search(pool.gpus.len(), GPUS_MAX, passes)
-}
-
-/// The least number that passes, near a guess; `most`, if none does.
-fn search(guess: usize, most: usize, mut passes: impl FnMut(usize) -> bool) -> usize {
-    // None at all never passes, and more than `most` are not to be had.
-    let (mut low, mut high) = (0, most + 1);
-    let (mut at, mut step) = (guess.clamp(1, most), 1);
-    while 1 <= at && at <= most {
-        let enough = passes(at);
-        if enough {
-            high = at
-        } else {
-            low = at
+    let mut executors = fewest_near(pool.gpus.len(), GPUS_MAX, passes).unwrap_or(GPUS_MAX);
+    loop {
+        let tried = try_pool(case, pool, executors, trial);
+        if tried.members.iter().all(Seen::is_good) || executors >= GPUS_MAX {
+            return (executors, tried);
         }
-        if low > 0 && high <= most {
-            break;
-        }
-        at = if enough { at.saturating_sub(step) } else { at + step };
-        // The first step beyond an end goes to the end.
-        if enough && at == 0 && high > 1 {
-            at = 1;
-        } else if !enough && at > most && low < most {
-            at = most;
-        }
-        step *= 2;
+        executors += 1;
     }
-    while high - low > 1 {
-        let middle = low.midpoint(high);
-        if passes(middle) { high = middle } else { low = middle }
-    }
-    high.min(most)
 }
 
 /// Runs a pool with both seeds, to the end.
@@ -244,25 +218,4 @@ fn try_pool(case: &Case, pool: &Pool, executors: usize, trial: Trial) -> Tried {
         p99: first.latency.quantile(0.99),
     });
     Tried { members: seen.collect(), requests: first.total().offered }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::search;
-
-    #[test]
-    fn the_least_number_that_passes_is_found_from_any_guess() {
-        for least in 1..60 {
-            for guess in 1..80 {
-                let mut asked = 0;
-                let found = search(guess, 1000, |at| {
-                    asked += 1;
-                    at >= least
-                });
-                assert_eq!(found, least, "from {guess}");
-                assert!(asked < 16, "{least} from {guess}: {asked}");
-            }
-        }
-        assert_eq!(search(5, 100, |_| false), 100);
-    }
 }

@@ -16,6 +16,8 @@ const ROWS_MAX: usize = 200;
 const ROUNDS_HEIGHT_MAX: f64 = 1800.0;
 /// So high are pools, whose GPUs are all alike.
 const POOLS_HEIGHT_MAX: f64 = 600.0;
+/// More rounds of a GPU than this are too short to be seen.
+const ROUNDS_MAX: usize = 50;
 /// More models than this have colours that cannot be told apart, and no legend.
 const LEGEND_MAX: usize = 48;
 const SWEEP_HEIGHT: f64 = 380.0;
@@ -80,36 +82,44 @@ fn shown(report: &Report) -> String {
     }
 }
 
-/// One round of each GPU; its shares above each other.
+/// The rounds of each GPU; its shares above each other.
 fn rounds(report: &Report) -> Machines {
     let (colours, names) = colours(report);
     let rows = report.gpus.min(ROWS_MAX);
+    let longest = report.pools.iter().filter_map(|pool| pool.round_ms).fold(0.0, f64::max);
     // How much of each GPU is drawn already.
     let mut filled = vec![0.0; rows];
     let mut parts = Vec::new();
     for pool in &report.pools {
+        let round = pool.round_ms.unwrap_or(longest);
         for &gpu in pool.gpus.iter().filter(|&&gpu| gpu < rows) {
             let (top, height) = (gpu as f64 + filled[gpu], f64::from(pool.share) / 100.0);
             filled[gpu] += height;
-            let mut start = 0.0;
-            for member in &pool.members {
-                let finish = start + member.run_ms;
-                parts.push(Part {
-                    top,
-                    height,
-                    start,
-                    finish,
-                    colour: colours[&member.demand],
-                    label: format!("{} x {}", member.model, member.batch),
-                });
-                start = finish;
+            let rounds = ((longest / round).ceil() as usize).min(ROUNDS_MAX);
+            for number in 0..rounds {
+                let mut start = number as f64 * round;
+                for member in &pool.members {
+                    let finish = start + member.run_ms;
+                    parts.push(Part {
+                        top,
+                        height,
+                        start,
+                        finish,
+                        colour: colours[&member.demand],
+                        label: format!("{} x {}", member.model, member.batch),
+                        faint: number > 0,
+                    });
+                    start = finish;
+                }
             }
         }
     }
-    let longest = report.pools.iter().filter_map(|pool| pool.round_ms).fold(0.0, f64::max);
     Machines {
-        title: format!("One round of each GPU: a block is a batch, with its size{}", shown(report)),
-        x: Axis::between("time since the start of the round (ms)", 0.0, longest),
+        title: format!(
+            "The rounds of each GPU, the first of them in full colour: a block is a batch, with its size{}",
+            shown(report)
+        ),
+        x: Axis::between("time (ms)", 0.0, longest),
         row_title: "GPU".to_owned(),
         rows,
         rows_height_max: ROUNDS_HEIGHT_MAX,
@@ -130,7 +140,7 @@ fn pools(report: &Report) -> Machines {
                 let finish = start + 100.0 * member.occupancy;
                 let colour = colours[&member.demand];
                 let label = member.model.clone();
-                parts.push(Part { top, height, start, finish, colour, label });
+                parts.push(Part { top, height, start, finish, colour, label, faint: false });
                 start = finish;
             }
         }
