@@ -10,6 +10,7 @@ use crate::packing::{Packer, Repacked, Session, Set, best_fit, exact, repack, sa
 use crate::plan::{Infeasible, Member, Plan, Pool, Reason};
 use crate::pools;
 use crate::problem::Problem;
+use crate::shares::{self, Rules};
 
 /// How to plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,10 @@ pub enum Method {
     Squishy,
     /// Rounds on whole GPUs, packed as well as can be.
     Exact,
+    /// Rounds on shares of GPUs, by gpulet's elastic partitioning. It does not heed a previous plan.
+    Elastic,
+    /// Rounds on shares of GPUs, on the fewest that are found. It does not heed a previous plan.
+    Shares,
 }
 
 /// Beyond so many sessions packings are no longer proven to be the best.
@@ -30,6 +35,14 @@ const MOVED_MAX: f64 = 0.05;
 
 /// Plans the problem; with a previous plan, one that is not far from it.
 pub fn solve(problem: &Problem, method: Method, previous: Option<&Plan>) -> Plan {
+    match method {
+        Method::Elastic => shares::elastic(problem, &Rules::default(), &[]),
+        Method::Shares => shares::best(problem, &Rules::default(), &[]),
+        Method::Pools | Method::Squishy | Method::Exact => on_whole_gpus(problem, method, previous),
+    }
+}
+
+fn on_whole_gpus(problem: &Problem, method: Method, previous: Option<&Plan>) -> Plan {
     let (chosen, mut infeasible) = choose_kinds(problem, method);
     let whole = draft(problem, method, &chosen, previous);
     if is_allowed(problem, &whole) {
@@ -106,7 +119,7 @@ impl Method {
     fn shortest_slo(self, alone: Span) -> Span {
         match self {
             Self::Pools => alone,
-            Self::Squishy | Self::Exact => alone * 2,
+            Self::Squishy | Self::Exact | Self::Elastic | Self::Shares => alone * 2,
         }
     }
 }
@@ -133,7 +146,7 @@ fn draft(problem: &Problem, method: Method, chosen: &[Chosen], previous: Option<
         }
         let (pools, lower_bound) = match method {
             Method::Pools => pooled(problem, kind, &demands, previous),
-            Method::Squishy | Method::Exact => packed(problem, method, kind, &demands, previous),
+            _ => packed(problem, method, kind, &demands, previous),
         };
         let before = plan.gpus();
         plan.lower_bound += lower_bound;

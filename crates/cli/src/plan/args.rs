@@ -95,6 +95,20 @@ The file:
   [demand.on.h100]           # optional: latencies on one kind of GPU, by the same keys. Without any
   alpha_ms = 0.6             # beside them, the model runs on the kinds that are named only
   beta_ms = 3.1
+  [[query]]                  # models that call each other under one objective, which is split among them
+  name = \"traffic\"
+  slo_ms = 400
+  rate = 90                  # queries a second
+  [[query.node]]             # the same keys as a demand for latencies and memory
+  model = \"ssd\"
+  alpha_ms = 6.1
+  beta_ms = 9.5
+  [[query.node]]
+  model = \"cars\"
+  after = [\"ssd\"]          # waits for these; none, if it starts with the query
+  gamma = 1.8                # calls for each call of the node before
+  alpha_ms = 1.1
+  beta_ms = 5.0
 
 --what-if rate=0.5..2,slo=0.8..1.5 plans for 6 rates from half to twice those of the file, each with 6 \
 objectives; rate=0.5..2:4 for 4 of them, rate=2 for one.

@@ -4,11 +4,13 @@
 //! requests in time. Where a plan has rounds, each pool is run with the GPUs that it has; the scheduler then does what
 //! it always does, and may deviate from the rounds.
 
+use std::ptr;
 use std::sync::Arc;
 
 use fermata_core::{ClassId, Profile, Span, Time};
 use fermata_dispatch::{ModelSpec, Network, Policy};
-use fermata_plan::{Infeasible, Plan, Pool, Reason};
+use fermata_plan::shares::{Rules, Usage, on_share, stretched};
+use fermata_plan::{Infeasible, Member, Plan, Pool, Reason};
 use fermata_sim::{BAD_MAX, Drawn, End, Load, Scenario, fewest_near, run, run_drawn, spread};
 
 use super::file::Case;
@@ -84,10 +86,11 @@ pub(super) fn confirm(
 ) -> Confirmed {
     let estimate = plan.gpus();
     progress.expect(plan.pools.len());
+    let bench = Bench { case, pools: &plan.pools, trial };
     let tried = spread(&plan.pools, trial.threads, |pool| {
         let tried = match pool.round {
-            None => fewest(case, pool, trial),
-            Some(_) => (pool.gpus.len(), try_pool(case, pool, pool.gpus.len(), trial)),
+            None => bench.fewest(pool),
+            Some(_) => (pool.gpus.len(), bench.run(pool, pool.gpus.len())),
         };
         progress.finish_one();
         tried
@@ -100,9 +103,8 @@ pub(super) fn confirm(
     let enough = plan.gpus();
     if limit(case, plan, &mut sizes) {
         resize(plan, &sizes);
-        let again: Vec<usize> = (0..sizes.len()).collect();
-        tried =
-            spread(&again, trial.threads, |&at| try_pool(case, &plan.pools[at], sizes[at], trial));
+        let bench = Bench { case, pools: &plan.pools, trial };
+        tried = spread(&plan.pools, trial.threads, |pool| bench.run(pool, pool.gpus.len()));
         name_the_late(plan, &tried, enough);
     }
     Confirmed { pools: tried, estimate }
@@ -159,63 +161,85 @@ fn resize(plan: &mut Plan, sizes: &[usize]) {
     }
 }
 
-/// A pool as it is simulated.
-fn scenario(case: &Case, pool: &Pool, executors: usize, seed: u64, trial: Trial) -> Scenario {
-    let load = |member: &fermata_plan::Member| {
-        let demand = &case.problem.demands[member.demand];
-        Load {
-            spec: Arc::new(ModelSpec::uniform(demand.slo, profile(case, pool, member.demand))),
-            arrivals: case.arrivals_at(member.demand, member.rate),
+/// Where pools are tried.
+struct Bench<'a> {
+    case: &'a Case,
+    /// All pools of the plan: those with shares have neighbours.
+    pools: &'a [Pool],
+    trial: Trial,
+}
+
+impl Bench<'_> {
+    /// The fewest executors of a pool with which every model has enough of its requests in time: searched from the
+    /// estimate with one seed, and then as many more as it takes to pass with the other too.
+    fn fewest(&self, pool: &Pool) -> (usize, Tried) {
+        let scenario = self.scenario(pool, 1, self.trial.seed);
+        let drawn = Drawn::new(&scenario, 1.0);
+        let passes = |executors: usize| {
+            let scenario = scenario.with_executors(executors);
+            let stats = run_drawn(&scenario, &drawn, 1.0, Policy::FERMATA, Some(BAD_MAX));
+            !stats.stopped && stats.worst_bad_rate() <= BAD_MAX
+        };
+        let mut executors = fewest_near(pool.gpus.len(), GPUS_MAX, passes).unwrap_or(GPUS_MAX);
+        loop {
+            let tried = self.run(pool, executors);
+            if tried.members.iter().all(Seen::is_good) || executors >= GPUS_MAX {
+                return (executors, tried);
+            }
+            executors += 1;
         }
-    };
-    let loads: Vec<Load> = pool.members.iter().map(load).collect();
-    let rate: f64 = loads.iter().map(Load::rate).sum();
-    let seconds = trial.seconds.max(trial.requests as f64 / rate);
-    Scenario {
-        loads,
-        executors: vec![ClassId(0); executors],
-        network: Network::default(),
-        end: End::At(Time::START + Span::from_secs(seconds)),
-        seed,
-        noise: 0.0,
-        faults: Vec::new(),
     }
-}
 
-/// How long the batches of a demand take on an executor of a pool.
-pub(super) fn profile(case: &Case, pool: &Pool, demand: usize) -> Profile {
-    let profile = case.problem.demands[demand].profiles[pool.kind].clone();
-    profile.expect("a demand is placed where it runs")
-}
+    /// Runs a pool with both seeds, to the end.
+    fn run(&self, pool: &Pool, executors: usize) -> Tried {
+        let seeds = [self.trial.seed, self.trial.seed.wrapping_add(1)];
+        let [first, second] =
+            seeds.map(|seed| run(&self.scenario(pool, executors, seed), Policy::FERMATA));
+        let seen = first.models.iter().zip(&second.models).map(|(first, second)| Seen {
+            bad_rates: [first.bad_rate(), second.bad_rate()],
+            p99: first.latency.quantile(0.99),
+        });
+        Tried { members: seen.collect(), requests: first.total().offered }
+    }
 
-/// The fewest executors of a pool with which every model has enough of its requests in time: searched from the estimate
-/// with one seed, and then as many more as it takes to pass with the other too.
-fn fewest(case: &Case, pool: &Pool, trial: Trial) -> (usize, Tried) {
-    let scenario = scenario(case, pool, 1, trial.seed, trial);
-    let drawn = Drawn::new(&scenario, 1.0);
-    let passes = |executors: usize| {
-        let scenario = scenario.with_executors(executors);
-        let stats = run_drawn(&scenario, &drawn, 1.0, Policy::FERMATA, Some(BAD_MAX));
-        !stats.stopped && stats.worst_bad_rate() <= BAD_MAX
-    };
-    let mut executors = fewest_near(pool.gpus.len(), GPUS_MAX, passes).unwrap_or(GPUS_MAX);
-    loop {
-        let tried = try_pool(case, pool, executors, trial);
-        if tried.members.iter().all(Seen::is_good) || executors >= GPUS_MAX {
-            return (executors, tried);
+    /// A pool as it is simulated.
+    fn scenario(&self, pool: &Pool, executors: usize, seed: u64) -> Scenario {
+        let load = |member: &Member| {
+            let slo = self.case.problem.demands[member.demand].slo;
+            Load {
+                spec: Arc::new(ModelSpec::uniform(slo, self.profile(pool, member.demand))),
+                arrivals: self.case.arrivals_at(member.demand, member.rate),
+            }
+        };
+        let loads: Vec<Load> = pool.members.iter().map(load).collect();
+        let rate: f64 = loads.iter().map(Load::rate).sum();
+        let seconds = self.trial.seconds.max(self.trial.requests as f64 / rate);
+        Scenario {
+            loads,
+            executors: vec![ClassId(0); executors],
+            network: Network::default(),
+            end: End::At(Time::START + Span::from_secs(seconds)),
+            seed,
+            noise: 0.0,
+            faults: Vec::new(),
         }
-        executors += 1;
     }
-}
 
-/// Runs a pool with both seeds, to the end.
-fn try_pool(case: &Case, pool: &Pool, executors: usize, trial: Trial) -> Tried {
-    let seeds = [trial.seed, trial.seed.wrapping_add(1)];
-    let [first, second] =
-        seeds.map(|seed| run(&scenario(case, pool, executors, seed, trial), Policy::FERMATA));
-    let seen = first.models.iter().zip(&second.models).map(|(first, second)| Seen {
-        bad_rates: [first.bad_rate(), second.bad_rate()],
-        p99: first.latency.quantile(0.99),
-    });
-    Tried { members: seen.collect(), requests: first.total().offered }
+    /// How long the batches of a demand take on an executor of a pool: on a share, and beside a neighbour, as the
+    /// planner reckons.
+    fn profile(&self, pool: &Pool, demand: usize) -> Profile {
+        let whole = self.case.problem.demands[demand].profiles[pool.kind].clone();
+        let whole = whole.expect("a demand is placed where it runs");
+        if pool.share == 100 {
+            return whole;
+        }
+        let rules = Rules::default();
+        let used = |pool: &Pool| Usage::default().on_share(pool.share);
+        let beside = self.pools.iter().filter(|other| {
+            !ptr::eq(*other, pool) && other.gpus.iter().any(|gpu| pool.gpus.contains(gpu))
+        });
+        let factors = beside.map(|other| rules.coefficients.factor(used(pool), used(other)));
+        let factor = factors.fold(1.0, f64::max) * rules.margin;
+        stretched(&on_share(&whole, pool.share, rules.batch), factor, rules.batch)
+    }
 }

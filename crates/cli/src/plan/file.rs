@@ -10,6 +10,7 @@ use fermata_sim::Arrivals;
 use fermata_workload::Rate;
 use serde::Deserialize;
 
+use super::query::{AskedQuery, NamedSplit, RawQuery, Unsplit};
 use crate::input::{self, Checker, InputError, Latency, LatencyKeys};
 use crate::sim::GPUS_MAX;
 
@@ -20,12 +21,13 @@ pub(super) struct PlanFile {
     /// Whether they have prices.
     priced: bool,
     demands: Vec<Asked>,
+    queries: Vec<AskedQuery>,
 }
 
 /// A kind of GPU.
-struct NamedKind {
-    name: String,
-    kind: Kind,
+pub(super) struct NamedKind {
+    pub(super) name: String,
+    pub(super) kind: Kind,
 }
 
 /// One demand of the file.
@@ -52,6 +54,10 @@ pub(super) struct Case {
     pub(super) kinds: Vec<String>,
     /// Whether prices were given.
     pub(super) priced: bool,
+    /// How the objectives of queries are split.
+    pub(super) splits: Vec<NamedSplit>,
+    /// Queries that no split can serve.
+    pub(super) unsplit: Vec<Unsplit>,
 }
 
 /// More demands than this are a slip of the keyboard.
@@ -68,6 +74,8 @@ struct RawFile {
     gpu: Vec<RawKind>,
     #[serde(default)]
     demand: Vec<RawDemand>,
+    #[serde(default)]
+    query: Vec<RawQuery>,
 }
 
 #[derive(Deserialize)]
@@ -103,7 +111,7 @@ struct RawDemand {
 /// Latencies on one kind of GPU.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawLatency {
+pub(super) struct RawLatency {
     alpha_ms: Option<f64>,
     beta_ms: Option<f64>,
     latency_ms: Option<Vec<f64>>,
@@ -115,12 +123,12 @@ impl PlanFile {
     pub(super) fn read(file: &Path) -> Result<Self, InputError> {
         let text = fs::read_to_string(file)
             .map_err(|source| InputError::Read { file: file.to_owned(), source })?;
-        let raw: RawFile = input::parse(file, &text, &["gpu", "demand"])?;
+        let raw: RawFile = input::parse(file, &text, &["gpu", "demand", "query", "node"])?;
         let top = Checker { file, place: None };
         let limit = raw.gpus.map(|gpus| top.count("gpus", gpus, GPUS_MAX)).transpose()?;
         let kinds = check_kinds(file, &raw.gpu)?;
-        if raw.demand.is_empty() {
-            return Err(top.refuse("demand", "there is no [[demand]]"));
+        if raw.demand.is_empty() && raw.query.is_empty() {
+            return Err(top.refuse("demand", "there is no [[demand]] and no [[query]]"));
         }
         let mut demands = Vec::new();
         for (number, demand) in (1..).zip(&raw.demand) {
@@ -134,8 +142,16 @@ impl PlanFile {
             let place = Some(format!("demand '{}'", twice.name));
             return Err(Checker { file, place }.refuse("model", "two demands have it"));
         }
+        let queries =
+            (1..).zip(&raw.query).map(|(number, query)| query.check(file, number, &kinds));
+        let queries = queries.collect::<Result<Vec<AskedQuery>, InputError>>()?;
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = queries.iter().find(|query| !seen.insert(&query.name)) {
+            let place = Some(format!("query '{}'", twice.name));
+            return Err(Checker { file, place }.refuse("name", "two queries have it"));
+        }
         let priced = raw.gpu.iter().any(|kind| kind.price.is_some());
-        Ok(Self { limit, kinds, priced, demands })
+        Ok(Self { limit, kinds, priced, demands, queries })
     }
 
     /// The problem, with all objectives and rates multiplied.
@@ -154,7 +170,7 @@ impl PlanFile {
             });
             arrivals.push(at_rate(&asked.arrivals, rate));
         }
-        Case {
+        let mut case = Case {
             problem: Problem {
                 demands,
                 kinds: self.kinds.iter().map(|each| each.kind.clone()).collect(),
@@ -164,7 +180,13 @@ impl PlanFile {
             arrivals,
             kinds: self.kinds.iter().map(|each| each.name.clone()).collect(),
             priced: self.priced,
+            splits: Vec::new(),
+            unsplit: Vec::new(),
+        };
+        for query in &self.queries {
+            query.add(&mut case, slo_factor, rate_factor);
         }
+        case
     }
 }
 
@@ -197,18 +219,18 @@ pub(super) fn gpus_of(plan: &Plan, kind: usize) -> usize {
     pools.flat_map(|pool| &pool.gpus).collect::<BTreeSet<_>>().len()
 }
 
-fn scaled(span: Span, factor: f64) -> Span {
+pub(super) fn scaled(span: Span, factor: f64) -> Span {
     if factor == 1.0 { span } else { Span::from_ms(span.as_ms() * factor) }
 }
 
-fn rate_of(arrivals: &Arrivals) -> f64 {
+pub(super) fn rate_of(arrivals: &Arrivals) -> f64 {
     match arrivals {
         Arrivals::Process(_, rate) | Arrivals::Table(_, rate) => rate.at(Time::START),
         Arrivals::Recorded(..) => unreachable!("a file of demands has no recorded moments"),
     }
 }
 
-fn at_rate(arrivals: &Arrivals, rate: f64) -> Arrivals {
+pub(super) fn at_rate(arrivals: &Arrivals, rate: f64) -> Arrivals {
     let rate = Rate::Constant(rate);
     match arrivals {
         Arrivals::Process(process, _) => Arrivals::Process(*process, rate),
@@ -265,55 +287,64 @@ impl RawDemand {
         let model = unnamed.name("model", self.model.as_deref())?;
         let checker = Checker { file, place: Some(format!("demand '{model}'")) };
         let slo = checker.positive("slo_ms", checker.required("slo_ms", self.slo_ms)?)?;
-        let memory = |key, mb: Option<f64>| {
-            Ok(bytes(mb.map_or(Ok(0.0), |mb| checker.not_negative(key, mb))?))
-        };
         let asked = Asked {
             name: model.to_owned(),
-            latencies: self.latencies(&checker, model, kinds)?,
+            latencies: latencies(&checker, model, self.keys(), &self.on, kinds)?,
             slo: Span::from_ms(slo),
             arrivals: input::arrivals(&checker, &self.arrivals, self.rate)?,
-            memory: memory("memory_mb", self.memory_mb)?,
-            workspace: memory("workspace_mb", self.workspace_mb)?,
+            memory: memory(&checker, "memory_mb", self.memory_mb)?,
+            workspace: memory(&checker, "workspace_mb", self.workspace_mb)?,
         };
         let copies = checker.count("copies", self.copies, DEMANDS_MAX)?;
         let copy = |name| Asked { name, ..asked.clone() };
         Ok(input::copies_of(model, copies).into_iter().map(copy).collect())
     }
 
-    /// The latencies on each kind: those of its own table, or else those for all.
-    fn latencies(
-        &self,
-        checker: &Checker<'_>,
-        model: &str,
-        kinds: &[NamedKind],
-    ) -> Result<Vec<Option<Latency>>, InputError> {
-        let known = |name: &String| kinds.iter().any(|kind| kind.name == *name);
-        if let Some(unknown) = self.on.keys().find(|name| !known(name)) {
-            let key = format!("on.{unknown}");
-            return Err(checker.refuse(&key, format!("there is no [[gpu]] '{unknown}'")));
-        }
-        let keys = LatencyKeys {
+    fn keys(&self) -> LatencyKeys<'_> {
+        LatencyKeys {
             alpha_ms: self.alpha_ms,
             beta_ms: self.beta_ms,
             latency_ms: self.latency_ms.as_deref(),
             profile: self.profile.as_deref(),
-        };
-        let everywhere = match keys.is_empty() && !self.on.is_empty() {
-            true => None,
-            false => Some(keys.check(checker, model)?),
-        };
-        let on = |kind: &NamedKind| match self.on.get(&kind.name) {
-            None => Ok(everywhere.clone()),
-            Some(raw) => {
-                let place =
-                    checker.place.as_ref().map(|place| format!("{place}: on.{}", kind.name));
-                let checker = Checker { file: checker.file, place };
-                raw.keys().check(&checker, model).map(Some)
-            }
-        };
-        kinds.iter().map(on).collect()
+        }
     }
+}
+
+/// Bytes, of a key that may be missing.
+pub(super) fn memory(
+    checker: &Checker<'_>,
+    key: &str,
+    megabytes: Option<f64>,
+) -> Result<u64, InputError> {
+    megabytes.map_or(Ok(0), |megabytes| checker.not_negative(key, megabytes).map(bytes))
+}
+
+/// The latencies of a model on each kind: those of the kind's own table, or else those for all.
+pub(super) fn latencies(
+    checker: &Checker<'_>,
+    model: &str,
+    keys: LatencyKeys<'_>,
+    tables: &BTreeMap<String, RawLatency>,
+    kinds: &[NamedKind],
+) -> Result<Vec<Option<Latency>>, InputError> {
+    let known = |name: &String| kinds.iter().any(|kind| kind.name == *name);
+    if let Some(unknown) = tables.keys().find(|name| !known(name)) {
+        let key = format!("on.{unknown}");
+        return Err(checker.refuse(&key, format!("there is no [[gpu]] '{unknown}'")));
+    }
+    let everywhere = match keys.is_empty() && !tables.is_empty() {
+        true => None,
+        false => Some(keys.check(checker, model)?),
+    };
+    let on = |kind: &NamedKind| match tables.get(&kind.name) {
+        None => Ok(everywhere.clone()),
+        Some(raw) => {
+            let place = checker.place.as_ref().map(|place| format!("{place}: on.{}", kind.name));
+            let checker = Checker { file: checker.file, place };
+            raw.keys().check(&checker, model).map(Some)
+        }
+    };
+    kinds.iter().map(on).collect()
 }
 
 impl RawLatency {

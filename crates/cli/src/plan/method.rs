@@ -26,6 +26,16 @@ pub(super) const ALL: &[Named] = &[
         method: Method::Exact,
         about: "rounds on each GPU, on the fewest GPUs there can be",
     },
+    Named {
+        name: "elastic",
+        method: Method::Elastic,
+        about: "rounds on shares of GPUs, by gpulet's elastic partitioning",
+    },
+    Named {
+        name: "shares",
+        method: Method::Shares,
+        about: "rounds on shares of GPUs, on the fewest that are found",
+    },
 ];
 
 /// The method of this name.

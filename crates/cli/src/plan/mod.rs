@@ -8,6 +8,7 @@ mod moves;
 mod picture;
 mod previous;
 mod progress;
+mod query;
 mod report;
 mod table;
 mod what_if;

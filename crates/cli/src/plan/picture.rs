@@ -99,7 +99,7 @@ fn rounds(report: &Report) -> Machines {
             for number in 0..rounds {
                 let mut start = number as f64 * round;
                 for member in &pool.members {
-                    let finish = start + member.run_ms;
+                    let finish = start + member.occupancy * round;
                     parts.push(Part {
                         top,
                         height,

@@ -1,6 +1,6 @@
 //! A plan in the words of its file, for machines: the JSON of `fermata plan --json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fermata_core::Span;
 use fermata_plan::{Infeasible, Method, Reason};
@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::confirm::Confirmed;
 use super::file::{Case, MEGABYTE, gpus_of};
 use super::moves::Moves;
+use super::query::{NamedSplit, Unsplit};
 use super::{Made, Previous, method};
 
 /// A plan, told.
@@ -25,6 +26,9 @@ pub(super) struct Report {
     pub(super) kinds: Vec<KindReport>,
     pub(super) pools: Vec<PoolReport>,
     pub(super) infeasible: Vec<InfeasibleReport>,
+    /// Only where there are queries.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) queries: Vec<QueryReport>,
     /// Only where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) confirmed: Option<ConfirmedReport>,
@@ -67,8 +71,6 @@ pub(super) struct MemberReport {
     /// At most, if all goes as planned.
     pub(super) latency_ms: f64,
     pub(super) slo_ms: f64,
-    /// How long its batch takes.
-    pub(super) run_ms: f64,
     /// Only where it was tried.
     #[serde(flatten)]
     pub(super) seen: Option<SeenReport>,
@@ -94,6 +96,21 @@ pub(super) struct InfeasibleReport {
     pub(super) needs: BTreeMap<&'static str, f64>,
     /// The same in a sentence.
     pub(super) text: String,
+}
+
+/// How the objective of a query is split.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct QueryReport {
+    pub(super) name: String,
+    pub(super) slo_ms: f64,
+    pub(super) nodes: Vec<NodeReport>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct NodeReport {
+    pub(super) model: String,
+    pub(super) slo_ms: f64,
+    pub(super) rate: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -149,10 +166,16 @@ impl Report {
             cost: case.priced.then(|| kinds.iter().filter_map(|kind| kind.cost).sum()),
             kinds,
             pools: plan.pools.iter().enumerate().map(named).collect(),
-            infeasible: plan.infeasible.iter().map(|each| infeasible(case, method, each)).collect(),
+            infeasible: plan
+                .infeasible
+                .iter()
+                .map(|each| infeasible(case, method, each))
+                .chain(case.unsplit.iter().map(unsplit))
+                .collect(),
+            queries: case.splits.iter().map(|split| query_report(case, split)).collect(),
             confirmed: confirmed.as_ref().map(|confirmed| confirmed_report(confirmed, seed)),
             moves: previous.map(|previous| moves_report(case, made, previous)),
-            demands: case.names.len(),
+            demands: case.names.len() + case.unsplit.len(),
             rate: case.problem.demands.iter().map(|demand| demand.rate).sum(),
         }
     }
@@ -161,14 +184,18 @@ impl Report {
     pub(super) fn shortfall(&self) -> Option<String> {
         let late = |seen: &SeenReport| seen.bad_rates.iter().any(|&bad| bad > BAD_MAX);
         let members = self.pools.iter().flat_map(|pool| &pool.members);
-        let late = members.filter(|member| member.seen.as_ref().is_some_and(late)).count();
-        match (self.infeasible.len(), late) {
-            (0, 0) => None,
-            (0, late) => Some(format!("{late} of {} demands are late too often", self.demands)),
-            (infeasible, _) => {
-                Some(format!("{infeasible} of {} demands cannot be met", self.demands))
-            }
-        }
+        let late = members.filter(|member| member.seen.as_ref().is_some_and(late));
+        let late: BTreeSet<usize> = late.map(|member| member.demand).collect();
+        let unmet = match self.infeasible.len() {
+            0 => None,
+            unmet => Some(format!("{unmet} of {} demands cannot be met", self.demands)),
+        };
+        let late = match late.len() {
+            0 => None,
+            late => Some(format!("{late} of {} demands are late too often", self.demands)),
+        };
+        let parts: Vec<String> = unmet.into_iter().chain(late).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 }
 
@@ -197,15 +224,40 @@ fn members(
             occupancy: member.occupancy,
             latency_ms,
             slo_ms: case.problem.demands[member.demand].slo.as_ms(),
-            run_ms: super::confirm::profile(case, pool, member.demand)
-                .latency(member.batch)
-                .as_ms(),
             seen: seen
                 .map(|seen| SeenReport { bad_rates: seen.bad_rates, p99_ms: seen.p99.as_ms() }),
             demand: member.demand,
         }
     };
     pool.members.iter().enumerate().map(told).collect()
+}
+
+fn query_report(case: &Case, split: &NamedSplit) -> QueryReport {
+    let node = |(at, model): (usize, &String)| {
+        let demand = &case.problem.demands[split.first + at];
+        NodeReport { model: model.clone(), slo_ms: demand.slo.as_ms(), rate: demand.rate }
+    };
+    QueryReport {
+        name: split.name.clone(),
+        slo_ms: split.slo.as_ms(),
+        nodes: split.models.iter().enumerate().map(node).collect(),
+    }
+}
+
+/// A query whose objective is shorter than its models take one after the other.
+fn unsplit(query: &Unsplit) -> InfeasibleReport {
+    let slo_min = rounded_up(query.slo_min);
+    let text = format!(
+        "slo_ms {} is below the {slo_min} ms that its models may take together: give at least {slo_min}",
+        query.slo.as_ms()
+    );
+    let needs = BTreeMap::from([("slo_ms", slo_min)]);
+    InfeasibleReport { model: query.name.clone(), reason: "slo_too_short", needs, text }
+}
+
+/// Milliseconds to the next microsecond above, so that what is told is enough.
+fn rounded_up(span: Span) -> f64 {
+    (span.as_ms() * 1e3).ceil() / 1e3
 }
 
 fn confirmed_report(confirmed: &Confirmed, seed: u64) -> ConfirmedReport {
@@ -246,8 +298,7 @@ fn infeasible(case: &Case, method: Method, each: &Infeasible) -> InfeasibleRepor
             "runs on no kind of GPU: give its latencies on one".to_owned(),
         ),
         Reason::TooTight { slo_min } => {
-            // To the next microsecond above, so that what is told is enough.
-            let slo_min = (slo_min.as_ms() * 1e3).ceil() / 1e3;
+            let slo_min = rounded_up(slo_min);
             let alone = asked.profiles.iter().flatten().map(fermata_core::Profile::shortest).min();
             let takes = match method {
                 Method::Pools => "a request alone takes",

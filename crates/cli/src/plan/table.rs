@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use super::report::{ConfirmedReport, MemberReport, MovesReport, PoolReport, Report};
+use super::report::{ConfirmedReport, MemberReport, MovesReport, NodeReport, PoolReport, Report};
 use crate::chart::grouped;
 use crate::table::Table;
 
@@ -50,8 +50,15 @@ fn totals(report: &Report) -> String {
         let parts: Vec<String> = report.kinds.iter().map(part).collect();
         rows.push(("cost an hour", format!("{}: {}", grouped(cost, 2), parts.join(", "))));
     }
+    for query in &report.queries {
+        let part = |node: &NodeReport| format!("{} {:.1}", node.model, node.slo_ms);
+        let parts: Vec<String> = query.nodes.iter().map(part).collect();
+        let slo = grouped(query.slo_ms, 1);
+        rows.push(("query", format!("{}: {slo} ms split in {}", query.name, parts.join(", "))));
+    }
     if let Some(confirmed) = &report.confirmed {
         rows.push(("confirmed", confirmation(confirmed)));
+        rows.push(("simulated", simulation(confirmed)));
     }
     if let Some(moves) = &report.moves {
         rows.extend(moved(moves).into_iter().map(|line| ("previous plan", line)));
@@ -73,6 +80,10 @@ fn gpus(report: &Report) -> String {
             format!("{gpus}; all that was asked for needs at least {bound}")
         }
         (gpus, bound) if gpus == bound => format!("{gpus}, the fewest there can be"),
+        // The bound may be that of another kind, of which fewer are enough for more money.
+        (gpus, bound) if report.kinds.len() > 1 => {
+            format!("{gpus}; at least {bound} are needed")
+        }
         (gpus, bound) => {
             let above = 100.0 * (gpus as f64 / bound as f64 - 1.0);
             format!("{gpus}; at least {bound} are needed, this is {above:.1} % above")
@@ -81,17 +92,18 @@ fn gpus(report: &Report) -> String {
 }
 
 fn confirmation(confirmed: &ConfirmedReport) -> String {
-    let [first, second] = confirmed.worst_bad_rates;
-    let [seed, next] = confirmed.seeds;
+    let [first, second] = confirmed.worst_bad_rates.map(percent);
     let yes = if confirmed.in_time { "yes" } else { "no" };
+    format!("{yes}: of the worst model's requests {first} are bad, {second} with another seed")
+}
+
+fn simulation(confirmed: &ConfirmedReport) -> String {
+    let [seed, next] = confirmed.seeds;
+    let requests = grouped(confirmed.requests as f64, 0);
+    let estimate = count(confirmed.estimate, "GPU");
     format!(
-        "{yes}: {} of the worst model's requests are bad with seed {seed}, {} with seed {next}, of {} \
-         in all, simulated under policy {}; estimated before: {}",
-        percent(first),
-        percent(second),
-        grouped(confirmed.requests as f64, 0),
-        confirmed.policy,
-        count(confirmed.estimate, "GPU")
+        "{requests} requests under policy {}, seeds {seed} and {next}; estimated before: {estimate}",
+        confirmed.policy
     )
 }
 
@@ -146,7 +158,16 @@ fn fold(pools: &[PoolReport]) -> Vec<PoolReport> {
                 && plain(&other.members) == plain(&pool.members)
         };
         match folded.iter_mut().find(same) {
-            Some(other) => other.gpus.extend(&pool.gpus),
+            Some(other) => {
+                other.gpus.extend(&pool.gpus);
+                // The worst of them is shown.
+                for (shown, member) in other.members.iter_mut().zip(&pool.members) {
+                    let bad = |member: &MemberReport| member.seen.map(|seen| seen.bad_rates[0]);
+                    if bad(member) > bad(shown) {
+                        shown.seen = member.seen;
+                    }
+                }
+            }
             None => folded.push(pool.clone()),
         }
     }
