@@ -9,6 +9,7 @@ use fermata_dispatch::Policy;
 use crate::bench::{GpuletArgs, NexusArgs, SchedulerArgs, SymphonyArgs};
 use crate::load::LoadArgs;
 use crate::models::ModelsArgs;
+use crate::plan::PlanArgs;
 use crate::profile::ProfileArgs;
 use crate::replay::ReplayArgs;
 use crate::serve::ServeArgs;
@@ -48,6 +49,7 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     Load(LoadArgs),
     Models(ModelsArgs),
+    Plan(PlanArgs),
     Profile(ProfileArgs),
     Replay(ReplayArgs),
     Serve(ServeArgs),
@@ -60,6 +62,7 @@ const EXAMPLES: &str = "Examples:
   fermata profile models                              how long their batches take
   fermata sim examples/resnet50.toml                  what happens to this load
   fermata sim examples/resnet50.toml --goodput        how much more it could be
+  fermata plan examples/zoo.toml --confirm            how many GPUs these models need
   fermata sim --help                                  every option, with the file's keys
   fermata load http://localhost:8000 resnet50 --rate 500 --slo-ms 25
                                                       what a server makes of this load
@@ -161,7 +164,8 @@ The file:
   [[model]]
   name = \"resnet50\"
   alpha_ms = 1.053           # a batch of b takes alpha b + beta;
-  beta_ms = 5.072            # or latency_ms = [6.1, 7.2, ...] by batch
+  beta_ms = 5.072            # or latency_ms = [6.1, 7.2, ...] by batch;
+                             # or profile = \"FILE\", as fermata profile --json wrote it
   slo_ms = 25
   rate = 5000                # requests a second; of each copy
   arrivals = \"poisson\"       # \"gamma:0.2\", \"uniform\", \"trace:FILE\"

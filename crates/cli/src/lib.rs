@@ -11,6 +11,7 @@ mod input;
 mod load;
 mod models;
 mod output;
+mod plan;
 mod profile;
 mod replay;
 mod serve;
@@ -25,6 +26,8 @@ use crate::input::InputError;
 
 /// Bad input, as opposed to a failure of ours or of the machine's.
 const BAD_INPUT: u8 = 2;
+/// An answer was given, and it is that not all that was asked for can be had.
+const UNMET: u8 = 3;
 
 /// Runs the command of this process' arguments.
 pub fn main() -> ExitCode {
@@ -36,6 +39,7 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Load(args) => load::run(args),
         Command::Models(args) => models::run(args),
+        Command::Plan(args) => plan::run(args),
         Command::Profile(args) => profile::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Serve(args) => serve::run(args),
@@ -44,7 +48,11 @@ pub fn main() -> ExitCode {
     };
     let Err(error) = result else { return ExitCode::SUCCESS };
     eprintln!("error: {error:#}");
-    if error.is::<InputError>() { ExitCode::from(BAD_INPUT) } else { ExitCode::FAILURE }
+    match error {
+        error if error.is::<InputError>() => ExitCode::from(BAD_INPUT),
+        error if error.is::<plan::Unmet>() => ExitCode::from(UNMET),
+        _ => ExitCode::FAILURE,
+    }
 }
 
 /// Prints help as it is, and what is wrong with the arguments in one line.

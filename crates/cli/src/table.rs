@@ -5,11 +5,19 @@ use std::fmt::Write;
 /// Columns as wide as their widest cell; the first is aligned to the left, numbers to the right.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
+    /// Another column of words.
+    left: Option<usize>,
 }
 
 impl Table {
     pub(crate) fn new<'a>(head: impl Iterator<Item = &'a str>) -> Self {
-        Self { rows: vec![head.map(str::to_owned).collect()] }
+        Self { rows: vec![head.map(str::to_owned).collect()], left: None }
+    }
+
+    /// Aligns the column of this name to the left too.
+    pub(crate) fn left(self, name: &str) -> Self {
+        let left = self.rows[0].iter().position(|head| head == name);
+        Self { left, ..self }
     }
 
     pub(crate) fn row(&mut self, cells: impl Iterator<Item = String>) {
@@ -24,9 +32,9 @@ impl Table {
         let mut text = String::new();
         for row in &self.rows {
             for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-                let _ = match column {
-                    0 => write!(text, "  {cell:width$}"),
-                    _ => write!(text, "  {cell:>width$}"),
+                let _ = match column == 0 || Some(column) == self.left {
+                    true => write!(text, "  {cell:width$}"),
+                    false => write!(text, "  {cell:>width$}"),
                 };
             }
             text.push('\n');

@@ -21,9 +21,9 @@ pub enum Method {
     Squishy,
     /// Rounds on whole GPUs, packed as well as can be.
     Exact,
-    /// Rounds on shares of GPUs, as gpulet finds them (algorithms 1 and 2).
+    /// Rounds on shares of GPUs, by gpulet's elastic partitioning. It does not heed a previous plan.
     Elastic,
-    /// Rounds on shares of GPUs, as well as can be.
+    /// Rounds on shares of GPUs, on the fewest that are found. It does not heed a previous plan.
     Shares,
 }
 
@@ -38,10 +38,13 @@ const MOVED_MAX: f64 = 0.05;
 /// Plans with shares are made from nothing each time, since a share is cut anew in a millisecond.
 pub fn solve(problem: &Problem, method: Method, previous: Option<&Plan>) -> Plan {
     match method {
-        Method::Elastic => return shares::elastic(problem, &Rules::default(), &[]),
-        Method::Shares => return shares::best(problem, &Rules::default(), &[]),
-        Method::Pools | Method::Squishy | Method::Exact => {}
+        Method::Elastic => shares::elastic(problem, &Rules::default(), &[]),
+        Method::Shares => shares::best(problem, &Rules::default(), &[]),
+        Method::Pools | Method::Squishy | Method::Exact => on_whole_gpus(problem, method, previous),
     }
+}
+
+fn on_whole_gpus(problem: &Problem, method: Method, previous: Option<&Plan>) -> Plan {
     let (chosen, mut infeasible) = choose_kinds(problem, method);
     let whole = draft(problem, method, &chosen, previous);
     if is_allowed(problem, &whole) {

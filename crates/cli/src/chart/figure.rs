@@ -68,6 +68,13 @@ pub(super) struct Entry<'a> {
 const LEGEND_SIZE: f64 = 12.0;
 const LEGEND_LINE: f64 = 19.0;
 
+/// How high the head of a panel of this width is.
+pub(super) fn head_height(width: f64, title: &str, legend: &[Entry<'_>]) -> f64 {
+    let mut nowhere = Svg::new(1.0, 1.0);
+    let area = Area { left: 0.0, top: 0.0, width, height: 0.0 };
+    draw_head(&mut nowhere, area, title, legend).top
+}
+
 /// Draws a panel's title and, below it, its legend, in as many lines as it takes; returns what is left.
 pub(super) fn draw_head(svg: &mut Svg, area: Area, title: &str, legend: &[Entry<'_>]) -> Area {
     let mut used = 0.0;

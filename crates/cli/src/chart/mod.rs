@@ -1,4 +1,4 @@
-//! Charts as SVG: a figure is rows of panels, a panel is a timeline, lines, bars or stacked layers.
+//! Charts as SVG: a figure is rows of panels, a panel is a timeline, machines, lines, bars or stacked layers.
 //!
 //! A chart is a value that is rendered to text; nothing here reads or writes files. Legends stand above the
 //! plotted area, so that they never cover data.
@@ -7,6 +7,7 @@ mod axis;
 mod bars;
 mod figure;
 mod lines;
+mod machines;
 mod stack;
 mod svg;
 mod timeline;
@@ -16,6 +17,7 @@ pub use axis::{Axis, Scale};
 pub use bars::{BarSeries, Bars};
 pub use figure::{Figure, Panel, Row};
 pub use lines::{Lines, Mark, Series, Shape, cumulative};
+pub use machines::{Machines, Part};
 pub use stack::{Layer, Stack};
 pub use svg::{Area, Svg};
 pub use timeline::{Block, Timeline};

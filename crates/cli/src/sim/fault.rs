@@ -7,8 +7,8 @@ use fermata_core::{ClassId, ExecutorId, Span, Time};
 use fermata_sim::{End, Fault, FaultKind};
 use serde::Deserialize;
 
-use super::file::{Checker, GPUS_MAX};
-use crate::input::InputError;
+use super::file::GPUS_MAX;
+use crate::input::{Checker, InputError};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

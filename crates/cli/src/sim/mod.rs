@@ -18,10 +18,10 @@ use fermata_dispatch::Policy;
 use fermata_sim::{End, Scenario, Search, goodput, min_executors, simulate, spread};
 
 use crate::args::SimArgs;
-use crate::input::InputError;
+use crate::input::{Checker, InputError};
 use crate::output;
 pub(crate) use file::GPUS_MAX;
-use file::{Checker, SimFile};
+use file::SimFile;
 use progress::Progress;
 use report::Report;
 use watch::{Tape, Watch};

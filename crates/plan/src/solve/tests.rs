@@ -67,6 +67,16 @@ fn what_cannot_be_served_is_named_with_what_would_help() {
 }
 
 #[test]
+fn methods_with_shares_serve_all_as_well() {
+    for method in [Method::Elastic, Method::Shares] {
+        let problem = Problem::new(demands(12));
+        let plan = solve(&problem, method, None);
+        check(&problem, &plan);
+        assert!(plan.infeasible.is_empty());
+    }
+}
+
+#[test]
 fn with_too_few_gpus_the_first_demands_are_served() {
     for method in METHODS {
         let mut problem = Problem::new(demands(30));

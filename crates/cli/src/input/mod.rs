@@ -1,15 +1,24 @@
-//! Why input was refused: which file or argument, which key, and the reason, in one line.
+//! Why input was refused: which file or argument, which key, and the reason, in one line; and what files of several commands have in
+//! common.
+
+mod checker;
+mod document;
+mod load;
+mod profile;
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fermata_core::Span;
+
 use crate::client;
+pub(crate) use checker::Checker;
+pub(crate) use document::{parse, parse_json};
+pub(crate) use load::{Latency, LatencyKeys, arrivals, copies_of, one, poisson};
 
 /// A day: longer runs are slips of the keyboard.
 pub(crate) const SECONDS_MAX: f64 = 86_400.0;
-
-use fermata_core::Span;
 
 /// Input that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +38,7 @@ pub(crate) enum InputError {
     /// A file that is not there, or is not text. Why is told by the source.
     #[error("{}: cannot be read", file.display())]
     Read { file: PathBuf, source: io::Error },
-    /// A file that is not TOML.
+    /// A file that is not TOML, or not JSON.
     #[error("{}: line {line}: {reason}", file.display())]
     Syntax { file: PathBuf, line: usize, reason: String },
 }
