@@ -51,7 +51,7 @@ pub(super) fn best(
 ) -> Vec<usize> {
     let first = first_split(shape, &fronts, relaxed, slo);
     let gpus: f64 = first.iter().zip(&fronts).map(|(&at, front)| front[at].gpus).sum();
-    let mut search = Search::new(shape, fronts, relaxed, gpus - relaxed.bound);
+    let mut search = Search::new(shape, fronts, relaxed, gpus - relaxed.bound, slo);
     let whole = shape.parts.len() - 1;
     search.find(whole, Some(&[slo]));
     let best = *search.kept[whole].last().expect("the first split is good enough");
@@ -74,6 +74,8 @@ struct Search<'a> {
     shape: &'a Shape,
     relaxed: &'a Relaxed,
     gap: f64,
+    /// By part: how long it may take, if all others are as fast as they can be.
+    limits: Vec<Span>,
     /// By part: points from the fastest to the cheapest, none of which another beats.
     kept: Vec<Vec<Point>>,
     /// By part: how many combinations there are.
@@ -87,10 +89,22 @@ const COMBINATION: usize = 8;
 
 impl<'a> Search<'a> {
     /// A search for splits that are at most `gap` above the bound, given the batches of each stage.
-    fn new(shape: &'a Shape, mut kept: Vec<Vec<Point>>, relaxed: &'a Relaxed, gap: f64) -> Self {
+    fn new(
+        shape: &'a Shape,
+        mut kept: Vec<Vec<Point>>,
+        relaxed: &'a Relaxed,
+        gap: f64,
+        slo: Span,
+    ) -> Self {
         for (stage, points) in kept.iter_mut().enumerate() {
             let worth = relaxed.worth(stage, gap);
             points.retain(|point| worth.is_met_by(point));
+        }
+        let shortest = |points: &Vec<Point>| points.first().map_or(Span::ZERO, |point| point.time);
+        let shortest: Vec<Span> = kept.iter().map(shortest).collect();
+        let limits = shape.limits(&shortest, slo);
+        for (points, &limit) in kept.iter_mut().zip(&limits) {
+            points.truncate(points.partition_point(|point| point.time <= limit));
         }
         let mut sizes: Vec<usize> = Vec::with_capacity(shape.parts.len());
         for part in &shape.parts {
@@ -101,7 +115,7 @@ impl<'a> Search<'a> {
             });
         }
         kept.resize(shape.parts.len(), Vec::new());
-        Self { shape, relaxed, gap, kept, sizes }
+        Self { shape, relaxed, gap, limits, kept, sizes }
     }
 
     /// Finds the points of a part that are the cheapest within some of these budgets, which rise; all, if none are given.
@@ -131,9 +145,8 @@ impl<'a> Search<'a> {
                         in_series_within(one, other, budgets)
                     }
                     _ => {
-                        let longest = budgets.and_then(<[Span]>::last).copied();
                         let worth = self.relaxed.worth(part, self.gap);
-                        in_series(one, other, longest.unwrap_or(Span::MAX), worth)
+                        in_series(one, other, self.limits[part], worth)
                     }
                 };
             }
@@ -156,8 +169,8 @@ fn left_over(budgets: &[Span], points: &[Point]) -> Option<Vec<Span>> {
     Some(left)
 }
 
-/// Every point of one part after every point of another, within the longest budget.
-fn in_series(first: &[Point], second: &[Point], longest: Span, worth: Worth) -> Vec<Point> {
+/// Every point of one part after every point of another, within a limit.
+fn in_series(first: &[Point], second: &[Point], limit: Span, worth: Worth) -> Vec<Point> {
     // A point of the shorter list with all of the longer one is a row in the order of time. Rows are merged two by two,
     // and what is beaten is gone from then on.
     let swapped = first.len() > second.len();
@@ -169,7 +182,7 @@ fn in_series(first: &[Point], second: &[Point], longest: Span, worth: Worth) -> 
             gpus: one.gpus + other.gpus,
             from: if swapped { (place, at) } else { (at, place) },
         };
-        let row = (0..).zip(long).map(point).take_while(|point| point.time <= longest);
+        let row = (0..).zip(long).map(point).take_while(|point| point.time <= limit);
         rows.push(row.filter(|point| worth.is_met_by(point)).collect());
     }
     while rows.len() > 1 {
