@@ -37,6 +37,10 @@ pub(super) struct Step {
     pub(super) left: usize,
 }
 
+/// Fewer GPUs than these, or than this part of all, are not worth a move: rates are never quite the same.
+const SAVED_MIN: usize = 2;
+const SAVED_PART: usize = 20;
+
 /// At most so many models move at a time: a twentieth of them, and a few always.
 pub(super) fn moves_max(models: usize) -> usize {
     const PART: usize = 20;
@@ -72,6 +76,8 @@ pub(super) fn step(layout: &Layout, wanted: &Wanted, moves_max: usize, memory: u
         .zip(&layout.homes)
         .map(|(goal, &home)| goal.and_then(|goal| places[goal]).unwrap_or(home))
         .collect();
+    let sizes = Sizes { wanted, goals: &goals, places: &places, pools };
+    let before = sizes.of(&layout.homes);
     let mut homes = layout.homes.clone();
     let mut held = vec![0_u64; pools];
     for (&home, &bytes) in homes.iter().zip(&layout.memory) {
@@ -79,6 +85,12 @@ pub(super) fn step(layout: &Layout, wanted: &Wanted, moves_max: usize, memory: u
     }
     // Those with the most to do go first; ties by place in the list.
     let mut waiting: Vec<usize> = (0..homes.len()).filter(|&at| homes[at] != goals[at]).collect();
+    let (now, then): (usize, usize) = (before.iter().sum(), sizes.of(&goals).iter().sum());
+    let fewer = used(&goals, pools) < used(&homes, pools);
+    let saves = now >= then + SAVED_MIN.max(now / SAVED_PART);
+    if !fewer && !saves && held.iter().all(|&bytes| bytes <= memory) {
+        waiting.clear();
+    }
     waiting.sort_by(|&a, &b| wanted.loads[b].total_cmp(&wanted.loads[a]).then(a.cmp(&b)));
     let mut moves = Vec::new();
     // One that goes may make room for another.
@@ -93,8 +105,12 @@ pub(super) fn step(layout: &Layout, wanted: &Wanted, moves_max: usize, memory: u
         homes[model] = goals[model];
         moves.push((model, goals[model]));
     }
-    let sizes = Sizes { wanted, goals: &goals, places: &places, pools };
-    Step { before: sizes.of(&layout.homes), after: sizes.of(&homes), moves, left: waiting.len() }
+    Step { before, after: sizes.of(&homes), moves, left: waiting.len() }
+}
+
+/// How many of the pools have models.
+fn used(homes: &[usize], pools: usize) -> usize {
+    (0..pools).filter(|pool| homes.contains(pool)).count()
 }
 
 /// Cuts sizes in proportion to what there is, where they are more. Who needs any has one.
@@ -222,10 +238,10 @@ mod tests {
         // Pool 0 splits; its larger part keeps the pool.
         let layout = layout(1, &[0; 10]);
         let wanted = plan(&[(6, &[0, 1, 2, 3]), (9, &[4, 5, 6, 7, 8, 9])]);
-        let all = steps(&layout, &wanted, 10, u64::MAX);
+        let all = steps(&layout, &wanted, 10, 90);
         assert_eq!(all.moves, [(0, 1), (1, 1), (2, 1), (3, 1)]);
         assert_eq!((all.after, all.left), (vec![9, 6], 0));
-        let some = steps(&layout, &wanted, 3, u64::MAX);
+        let some = steps(&layout, &wanted, 3, 90);
         assert_eq!((some.moves.len(), some.left), (3, 1));
         // Until it is done: whoever has the models has executors for them.
         assert_eq!(some.before, [executors_for(10.0), 0]);
@@ -233,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_end_at_the_plan_and_then_nothing_is_left_to_do() {
+    fn steps_end_and_then_nothing_is_left_to_do() {
         let mut layout = layout(3, &[0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2]);
         let wanted = plan(&[(4, &[0, 1, 2, 3]), (8, &[4, 5, 6, 7, 8, 9, 10, 11])]);
         let mut rounds = 0;
@@ -242,7 +258,7 @@ mod tests {
             let load_of = |pool| layout.homes.iter().filter(|&&home| home == pool).count();
             assert!((0..3).all(|pool| step.before[pool] >= load_of(pool)), "{step:?}");
             if step.moves.is_empty() {
-                assert_eq!((step.left, step.after.iter().sum::<usize>()), (0, 12));
+                assert_eq!((step.left, used(&layout.homes, 3)), (0, 2));
                 break;
             }
             assert!(step.moves.len() <= 2);
@@ -251,6 +267,20 @@ mod tests {
             assert!(rounds < 10);
         }
         assert_eq!(steps(&layout, &wanted, 2, u64::MAX).moves, []);
+    }
+
+    #[test]
+    fn nobody_moves_for_little() {
+        let little = layout(2, &[0, 0, 0, 1, 1]);
+        let exchange = plan(&[(4, &[0, 1, 3]), (3, &[2, 4])]);
+        let step = steps(&little, &exchange, 4, u64::MAX);
+        assert_eq!((step.moves.len(), step.left), (0, 0));
+        assert_eq!(step.after, [executors_for(3.0), executors_for(2.0)]);
+        // But where there are fewer pools after it, where it saves enough, and where memory wants it.
+        let moves = |pools, memory| steps(&little, &plan(pools), 4, memory).moves.len();
+        assert_eq!(moves(&[(7, &[0, 1, 2, 3, 4])], u64::MAX), 2);
+        assert_eq!(moves(&[(3, &[0, 1, 3]), (2, &[2, 4])], u64::MAX), 2);
+        assert_eq!(moves(&[(3, &[0, 1]), (3, &[3, 4]), (2, &[2])], 29), 1);
     }
 
     #[test]
@@ -279,7 +309,7 @@ mod tests {
 
     #[test]
     fn what_is_not_in_the_plan_stays_and_pools_without_models_need_nobody() {
-        let layout = layout(3, &[0, 1, 1]);
+        let layout = layout(3, &[0, 1, 2]);
         let step = steps(&layout, &plan(&[(2, &[0, 2])]), 4, u64::MAX);
         assert_eq!(step.moves, [(2, 0)]);
         assert_eq!(step.after, [2, 1, 0]);

@@ -18,7 +18,7 @@ use crate::repository::Repository;
 use crate::service::LoadOverride;
 
 /// An estimate that is good enough to test with: first fit by memory, the busiest models together, so that a load that
-/// shifts moves them; and GPUs for batches of one with some to spare.
+/// shifts moves them; and GPUs for batches of one.
 fn fluid(problem: &Problem, _previous: Option<&Plan>) -> Plan {
     let mut parts: Vec<(u64, Vec<usize>)> = Vec::new();
     let mut order: Vec<usize> = (0..problem.demands.len()).collect();
@@ -41,7 +41,8 @@ fn fluid(problem: &Problem, _previous: Option<&Plan>) -> Plan {
     let mut first = 0;
     let pools = parts.into_iter().map(|(_, part)| {
         let all: f64 = part.iter().map(|&at| load(&problem.demands[at])).sum();
-        let gpus = ((all + all.sqrt()).ceil() as usize).max(1);
+        // Batches make up for bursts.
+        let gpus = (all.ceil() as usize).max(1);
         let members = part.iter().map(|&demand| Member {
             demand,
             rate: problem.demands[demand].rate,
