@@ -17,7 +17,7 @@ const ROUNDS_HEIGHT_MAX: f64 = 1800.0;
 /// So high are pools, whose GPUs are all alike.
 const POOLS_HEIGHT_MAX: f64 = 600.0;
 /// More rounds of a GPU than this are too short to be seen.
-const ROUNDS_MAX: usize = 50;
+const ROUNDS_MAX: usize = 250;
 /// More models than this have colours that cannot be told apart, and no legend.
 const LEGEND_MAX: usize = 48;
 const SWEEP_HEIGHT: f64 = 380.0;
