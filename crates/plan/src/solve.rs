@@ -1,8 +1,8 @@
 //! From a problem to a plan, by any of the methods.
 //!
 //! Demands that nothing can serve are named first. Every other goes to the kind of GPU that serves it for the least
-//! money, as long as there are enough of that kind (`kinds.rs`); each kind is planned by itself. If that takes more GPUs than there may be, demands are served in the order in
-//! which they are listed, as many as fit, and the rest is named.
+//! money, as long as there are enough of that kind (`kinds.rs`); each kind is planned by itself. If that takes more GPUs
+//! than there may be, demands are served in the order in which they are listed, as many as fit, and the rest is named.
 
 mod kinds;
 
