@@ -1,8 +1,10 @@
 //! From a problem to a plan, by any of the methods.
 //!
 //! Demands that nothing can serve are named first. Every other goes to the kind of GPU that serves it for the least
-//! money; each kind is planned by itself. If that takes more GPUs than there may be, demands are served in the order in
-//! which they are listed, as many as fit, and the rest is named.
+//! money, as long as there are enough of that kind (`kinds.rs`); each kind is planned by itself. If that takes more GPUs
+//! than there may be, demands are served in the order in which they are listed, as many as fit, and the rest is named.
+
+mod kinds;
 
 use fermata_core::Span;
 
@@ -11,6 +13,7 @@ use crate::plan::{Infeasible, Member, Plan, Pool, Reason};
 use crate::pools;
 use crate::problem::Problem;
 use crate::shares::{self, Rules};
+use kinds::{Choice, Chosen};
 
 /// How to plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,17 +48,21 @@ pub fn solve(problem: &Problem, method: Method, previous: Option<&Plan>) -> Plan
 }
 
 fn on_whole_gpus(problem: &Problem, method: Method, previous: Option<&Plan>) -> Plan {
-    let (chosen, mut infeasible) = choose_kinds(problem, method);
-    let whole = draft(problem, method, &chosen, previous);
+    let (choices, mut infeasible) = kinds::choices(problem, method);
+    let plan_for = |choices: &[Choice]| {
+        let gpus = |demands: &[Chosen]| draft(problem, method, demands, previous).gpus();
+        draft(problem, method, &kinds::choose(problem, choices, gpus), previous)
+    };
+    let whole = plan_for(&choices);
     if is_allowed(problem, &whole) {
         return Plan { infeasible, ..whole };
     }
     // The longest part of the list that can be served.
-    let (mut served, mut above) = (0, chosen.len());
+    let (mut served, mut above) = (0, choices.len());
     let mut best = Plan { lower_bound: 0, ..Plan::default() };
     while above - served > 1 {
         let middle = served.midpoint(above);
-        let plan = draft(problem, method, &chosen[..middle], previous);
+        let plan = plan_for(&choices[..middle]);
         if is_allowed(problem, &plan) {
             (served, best) = (middle, plan);
         } else {
@@ -63,56 +70,11 @@ fn on_whole_gpus(problem: &Problem, method: Method, previous: Option<&Plan>) -> 
         }
     }
     let gpus = whole.gpus();
-    let left = chosen[served..].iter();
-    infeasible.extend(
-        left.map(|&(demand, _)| Infeasible { demand, reason: Reason::NoGpu { served: 0.0, gpus } }),
-    );
+    let reason = Reason::NoGpu { served: 0.0, gpus };
+    let left = choices[served..].iter();
+    infeasible.extend(left.map(|each| Infeasible { demand: each.demand, reason: reason.clone() }));
     infeasible.sort_by_key(|each| each.demand);
     Plan { infeasible, lower_bound: whole.lower_bound, ..best }
-}
-
-/// A demand and the kind of GPU that it is to run on.
-type Chosen = (usize, usize);
-
-/// For each demand that can be met the kind that does it for the least money, and those that cannot.
-fn choose_kinds(problem: &Problem, method: Method) -> (Vec<Chosen>, Vec<Infeasible>) {
-    let (mut chosen, mut infeasible) = (Vec::new(), Vec::new());
-    for (demand, asked) in problem.demands.iter().enumerate() {
-        let runs: Vec<usize> =
-            (0..problem.kinds.len()).filter(|&kind| asked.profiles[kind].is_some()).collect();
-        let need = asked.memory.saturating_add(asked.workspace);
-        let holds: Vec<usize> =
-            runs.iter().copied().filter(|&kind| need <= problem.kinds[kind].memory).collect();
-        let shortest = |&kind: &usize| {
-            let profile = asked.profiles[kind].as_ref().expect("the model runs on this kind");
-            method.shortest_slo(profile.shortest())
-        };
-        let in_time: Vec<usize> =
-            holds.iter().copied().filter(|kind| shortest(kind) <= asked.slo).collect();
-        let price = |&kind: &usize| {
-            let profile = asked.profiles[kind].as_ref().expect("the model runs on this kind");
-            let load = pools::least_load(profile, asked.slo, asked.rate.max(f64::MIN_POSITIVE));
-            problem.kinds[kind].price * load
-        };
-        let cheapest = in_time.iter().copied().min_by(|a, b| price(a).total_cmp(&price(b)));
-        let reason = match cheapest {
-            Some(kind) => {
-                chosen.push((demand, kind));
-                continue;
-            }
-            None if runs.is_empty() => Reason::NoProfile,
-            None if holds.is_empty() => {
-                let most = runs.iter().map(|&kind| problem.kinds[kind].memory).max();
-                Reason::TooLarge { memory: need, most: most.unwrap_or(0) }
-            }
-            None => {
-                let slo_min = holds.iter().map(shortest).min().unwrap_or(Span::MAX);
-                Reason::TooTight { slo_min }
-            }
-        };
-        infeasible.push(Infeasible { demand, reason });
-    }
-    (chosen, infeasible)
 }
 
 impl Method {

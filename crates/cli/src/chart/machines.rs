@@ -42,7 +42,10 @@ pub struct Part {
     pub faint: bool,
 }
 
+/// How high a row is at most: a few may be higher, since they are divided.
 const ROW_MAX: f64 = 26.0;
+const FEW_ROW_MAX: f64 = 48.0;
+const FEW: usize = 24;
 const LABEL_MAX: f64 = 12.0;
 const LABEL_MIN: f64 = 7.0;
 /// How far repetitions are from their colour to white.
@@ -60,7 +63,11 @@ impl Machines {
     }
 
     fn row_height(&self) -> f64 {
-        (self.rows_height_max / self.rows.max(1) as f64).min(ROW_MAX)
+        (self.rows_height_max / self.rows.max(1) as f64).min(self.row_max())
+    }
+
+    fn row_max(&self) -> f64 {
+        if self.rows > FEW { ROW_MAX } else { FEW_ROW_MAX }
     }
 
     /// The colours of the legend.
@@ -104,7 +111,7 @@ impl Panel for Machines {
         let area = draw_head(svg, area, &self.title, &self.entries(&fills));
         let area = area.within(VERTICAL_ROOM, 0.0, 14.0, HORIZONTAL_ROOM);
         let x = self.x.fit(self.parts.iter().flat_map(|part| [part.start, part.finish]));
-        let row_height = (area.height / self.rows.max(1) as f64).min(ROW_MAX);
+        let row_height = (area.height / self.rows.max(1) as f64).min(self.row_max());
         x.draw_horizontal(svg, area, &self.x.title);
         self.draw_row_names(svg, area, row_height);
         // A seam between rows, as long as it leaves most of a row.

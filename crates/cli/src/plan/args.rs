@@ -95,7 +95,7 @@ The file:
   [demand.on.h100]           # optional: latencies on one kind of GPU, by the same keys. Without any
   alpha_ms = 0.6             # beside them, the model runs on the kinds that are named only
   beta_ms = 3.1
-  [[query]]                  # models that call each other under one objective, which is split among them
+  [[query]]                  # optional: models that call each other, under one objective
   name = \"traffic\"
   slo_ms = 400
   rate = 90                  # queries a second
@@ -105,13 +105,13 @@ The file:
   beta_ms = 9.5
   [[query.node]]
   model = \"cars\"
-  after = [\"ssd\"]          # waits for these; none, if it starts with the query
+  after = [\"ssd\"]            # waits for these; none, if it starts with the query
   gamma = 1.8                # calls for each call of the node before
   alpha_ms = 1.1
   beta_ms = 5.0
 
 --what-if rate=0.5..2,slo=0.8..1.5 plans for 6 rates from half to twice those of the file, each with 6 \
-objectives; rate=0.5..2:4 for 4 of them, rate=2 for one.
+objectives; rate=0.5..2:4 for 4 of them, rate=2 for one. Limits are not heeded: what is beyond them is marked.
 
 Exit code: 0 if all demands are met (and, with --confirm, in time); 3 if some are not, and the answer says \
 which; 2 for bad input; 1 if something else failed.

@@ -17,7 +17,7 @@ const ROUNDS_HEIGHT_MAX: f64 = 1800.0;
 /// So high are pools, whose GPUs are all alike.
 const POOLS_HEIGHT_MAX: f64 = 600.0;
 /// More rounds of a GPU than this are too short to be seen.
-const ROUNDS_MAX: usize = 50;
+const ROUNDS_MAX: usize = 250;
 /// More models than this have colours that cannot be told apart, and no legend.
 const LEGEND_MAX: usize = 48;
 const SWEEP_HEIGHT: f64 = 380.0;
@@ -184,7 +184,9 @@ pub(super) fn draw_sweep(file: &Path, method: &str, points: &[Point]) -> String 
     let line = |point: &Point| if over_rates { point.slo } else { point.rate };
     let series = |of: &dyn Fn(&Point) -> Option<f64>| -> Vec<Series> {
         let one = |&value: &f64| {
-            let on = points.iter().filter(|point| line(point) == value);
+            // Where something is left out, GPUs and cost would be too low.
+            let whole = |point: &&Point| point.infeasible.is_empty();
+            let on = points.iter().filter(|point| line(point) == value).filter(whole);
             let at = on.filter_map(|point| Some((x(point), of(point)?))).collect();
             let shape = Shape::LineAndDots;
             Series { name: format!("{word} x {value}"), points: at, shape, dashed: false }
@@ -206,7 +208,7 @@ pub(super) fn draw_sweep(file: &Path, method: &str, points: &[Point]) -> String 
     let unmet = points.iter().filter(|point| !point.infeasible.is_empty()).count();
     let note = match unmet {
         0 => String::new(),
-        several => format!("; at {several} points some demands are not met, and not counted"),
+        several => format!("; {several} points at which demands cannot be met are left out"),
     };
     let figure = Figure {
         title: format!("What if? Method {method}"),

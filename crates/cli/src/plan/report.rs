@@ -1,6 +1,7 @@
 //! A plan in the words of its file, for machines: the JSON of `fermata plan --json`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Add;
 
 use fermata_core::Span;
 use fermata_plan::{Infeasible, Method, Reason};
@@ -163,7 +164,10 @@ impl Report {
             method: method::name(method),
             gpus: plan.gpus(),
             lower_bound: plan.lower_bound,
-            cost: case.priced.then(|| kinds.iter().filter_map(|kind| kind.cost).sum()),
+            // An empty sum of floats would be a negative zero.
+            cost: case
+                .priced
+                .then(|| kinds.iter().filter_map(|kind| kind.cost).fold(0.0, Add::add)),
             kinds,
             pools: plan.pools.iter().enumerate().map(named).collect(),
             infeasible: plan

@@ -65,8 +65,12 @@ fn totals(report: &Report) -> String {
     }
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     let mut text = String::new();
+    let mut last = "";
     for (name, value) in rows {
-        let _ = writeln!(text, "  {name:width$}  {value}");
+        // What has several lines is named once.
+        let shown = if name == last { "" } else { name };
+        let _ = writeln!(text, "  {shown:width$}  {value}");
+        last = name;
     }
     text
 }

@@ -34,6 +34,8 @@ pub(super) struct Point {
     pub(super) gpus: usize,
     pub(super) lower_bound: usize,
     pub(super) cost: Option<f64>,
+    /// Whether there may be so many.
+    pub(super) within_limits: bool,
     /// The demands that are not met.
     pub(super) infeasible: Vec<String>,
     /// Only where it was asked for.
@@ -97,7 +99,9 @@ pub(super) fn sweep(
     let mut points = Vec::new();
     for &rate in &sweep.rate {
         for &slo in &sweep.slo {
-            let case = file.case(slo, rate);
+            let limited = file.case(slo, rate);
+            // How many are needed is the question, not who gets the few that there may be.
+            let case = limited.without_limits();
             let made = make(&case, method, None, trial, progress);
             let seed = trial.map_or(0, |trial| trial.seed);
             let report = Report::new(&case, method, &made, None, seed);
@@ -107,6 +111,7 @@ pub(super) fn sweep(
                 gpus: report.gpus,
                 lower_bound: report.lower_bound,
                 cost: report.cost,
+                within_limits: limited.allows(&made.plan),
                 infeasible: report.infeasible.iter().map(|each| each.model.clone()).collect(),
                 in_time: report.confirmed.as_ref().map(|confirmed| confirmed.in_time),
                 estimate: report.confirmed.as_ref().map(|confirmed| confirmed.estimate),
@@ -162,6 +167,9 @@ fn text(args: &PlanArgs, points: &[Point]) -> String {
         table.row([name].into_iter().chain(row.iter().map(cell)));
     }
     text.push_str(&table.render());
+    if points.iter().any(|point| !point.within_limits) {
+        text.push_str("\n  !: more than there may be\n");
+    }
     if points.iter().any(|point| !point.infeasible.is_empty()) {
         text.push_str("\n  (n): so many demands are not met, and not counted\n");
     }
@@ -175,6 +183,9 @@ fn cell(point: &Point) -> String {
     let mut text = point.gpus.to_string();
     if let Some(cost) = point.cost {
         text = format!("{text}, {}", grouped(cost, 2));
+    }
+    if !point.within_limits {
+        text += " !";
     }
     if !point.infeasible.is_empty() {
         text = format!("{text} ({})", point.infeasible.len());

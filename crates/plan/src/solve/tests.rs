@@ -108,6 +108,29 @@ fn each_demand_goes_to_the_kind_that_is_cheaper_for_it() {
 }
 
 #[test]
+fn who_finds_no_gpu_of_the_cheapest_kind_goes_to_another() {
+    for method in METHODS {
+        let both = |demand: Demand| {
+            let profile = demand.profiles[0].clone();
+            Demand { profiles: vec![profile.clone(), profile], ..demand }
+        };
+        let mut problem = Problem::new(demands(30).into_iter().map(both).collect());
+        problem.kinds = vec![Kind { price: 0.5, ..Kind::UNLIMITED }, Kind::UNLIMITED];
+        let whole = solve(&problem, method, None);
+        assert!(whole.pools.iter().all(|pool| pool.kind == 0));
+        let limit = whole.gpus() / 2;
+        problem.kinds[0].limit = Some(limit);
+        let plan = solve(&problem, method, None);
+        check(&problem, &plan);
+        assert!(plan.infeasible.is_empty());
+        let cheap: usize =
+            plan.pools.iter().filter(|pool| pool.kind == 0).map(|pool| pool.gpus.len()).sum();
+        assert!(cheap <= limit && cheap + 2 >= limit, "{method:?}: {cheap} of {limit}");
+        assert!(plan.gpus() <= whole.gpus() + 2, "{method:?}");
+    }
+}
+
+#[test]
 fn a_plan_that_follows_itself_is_the_same() {
     for method in METHODS {
         let problem = Problem::new(demands(30));
