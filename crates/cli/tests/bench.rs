@@ -177,3 +177,19 @@ fn bad_files_are_named() {
     let output = folder.fermata(&["bench", "symphony", "--only", "table2", "--out", "file"]);
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn loads_of_gpulet_are_scheduled_at_least_as_well_as_by_ideal() {
+    let folder = Folder::new();
+    let output = folder.fermata(&["bench", "gpulet", "--quick", "--only", "rates", "--out", "out"]);
+    assert!(output.status.success(), "{output:?}");
+    let whole = read(&folder, "out/planner.md");
+    for expected in
+        ["- [rates](#rates-", "](planner/rates.svg)", "| game |", "| scen5 |", "| mean |"]
+    {
+        assert!(whole.contains(expected), "{expected}: {whole}");
+    }
+    let least = whole.split("Shares against ideal: at least ").nth(1).unwrap();
+    let least: f64 = least.split(' ').next().unwrap().parse().unwrap();
+    assert!(least >= 1.0, "{whole}");
+}

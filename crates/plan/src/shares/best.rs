@@ -22,6 +22,7 @@ pub fn schedule(scene: &Scene, gpus: usize) -> Option<Board> {
     Some(elastic(scene, gpus))
         .filter(whole)
         .or_else(|| search(scene, gpus))
+        .or_else(|| Some(squishy(scene, gpus)).filter(whole))
         .or_else(|| {
             orders(scene).into_iter().map(|order| elastic_in_order(scene, order, gpus)).find(whole)
         })

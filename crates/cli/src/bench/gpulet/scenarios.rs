@@ -144,7 +144,7 @@ fn say_findings(section: &mut Section, counts: &[Counts], all: usize) {
     section.say(format!(
         "- At the paper's own rates ideal already fails on {} scenarios ({:.1} %), so they need not be scaled for that; the other factors show how it goes on.\n\
          - Scheduled by ideal and not by shares, at all factors together: {missed}.\n\
-         - At x 1 elastic misses {:.1} % of all scenarios that ideal schedules (paper: 2.6 %), shares schedules {:.1} % more than ideal.\n\
+         - At x 1 elastic schedules {:.1} % of the scenarios fewer than ideal (paper: 2.6 %), and shares {:.1} % more.\n\
          - The longest time of shares for a scenario is {} ms (at most 200).",
         grouped((all - ideal) as f64, 0),
         percent(all - ideal),

@@ -10,8 +10,9 @@ pub(super) type Served = [f64; FLEXIBLE_MAX];
 
 /// How many demands may be flexible at once.
 pub(super) const FLEXIBLE_MAX: usize = 4;
-/// Of the ways to serve a set with some of the flexible demands, at most so many are kept, those with the most load.
-const FRONT_MAX: usize = 400;
+/// Of the ways to serve a set with some of the flexible demands, at most so many are kept, those with the most load: the
+/// time grows with the cube of it.
+const FRONT_MAX: usize = 100;
 /// Rates and loads that differ by less are the same.
 pub(super) const CLOSE: f64 = 1e-9;
 
@@ -82,8 +83,16 @@ impl<'a> Aim<'a> {
         self.guests(used).fold(used.set, |set, (_, item)| set | 1 << item)
     }
 
+    /// Adds a point, and leaves out the lightest if there are by far too many.
+    pub(super) fn insert<T>(&self, set: Set, front: &mut Vec<Point<T>>, point: Point<T>) {
+        insert(front, point);
+        if front.len() > 2 * FRONT_MAX {
+            self.thin(set, front, 0.0);
+        }
+    }
+
     /// Leaves out what is too little: the other GPUs cannot serve so much more than the best of them does. Then the
-    /// most useful ones, if there are too many.
+    /// lightest, if there are too many.
     pub(super) fn thin<T>(&self, set: Set, front: &mut Vec<Point<T>>, least: f64) {
         front.retain(|point| self.load(set, &point.served) >= least - CLOSE);
         if front.len() > FRONT_MAX {

@@ -18,7 +18,7 @@ mod single;
 
 use super::board::{Board, Gpu, Slot};
 use super::scene::{Item, Scene};
-use aim::{Aim, CLOSE, FLEXIBLE_MAX, Point, Served, Set, Use, insert, members, subsets};
+use aim::{Aim, CLOSE, FLEXIBLE_MAX, Point, Served, Set, Use, members, subsets};
 use single::{OnGpu, Search, Table};
 
 /// With more demands than the first number, as many as the second may be flexible: the time grows threefold with each
@@ -220,7 +220,7 @@ fn add(aim: &Aim<'_>, before: &Table<Sum>, single: &Table<OnGpu>, least: f64) ->
                     let by = Sum { last, before: at as u32, with: with as u32 };
                     let served = aim.plus(&one.served, &other.served);
                     if aim.load(set, &served) >= least - CLOSE {
-                        insert(front, Point { served, by });
+                        aim.insert(set, front, Point { served, by });
                     }
                 }
             }

@@ -104,7 +104,7 @@ impl<'a> Search<'a> {
             }
             for &served in self.served(aim, &mut whole, at, 0).iter() {
                 let by = OnGpu { uses: [Some((one, served)), None] };
-                insert(&mut table[one.set as usize], Point { served, by });
+                aim.insert(one.set, &mut table[one.set as usize], Point { served, by });
             }
         }
         for &(p, q) in &scene.splits {
@@ -127,8 +127,8 @@ impl<'a> Search<'a> {
                         for theirs in theirs.iter() {
                             let served = aim.plus(ours, theirs);
                             let by = OnGpu { uses: [Some((one, *ours)), Some((other, *theirs))] };
-                            let set = (one.set | other.set) as usize;
-                            insert(&mut table[set], Point { served, by });
+                            let set = one.set | other.set;
+                            aim.insert(set, &mut table[set as usize], Point { served, by });
                         }
                     }
                 }
@@ -229,7 +229,9 @@ impl<'a> Search<'a> {
             return;
         }
         let steps = (1..STEPS).map(|step| highest * f64::from(step) / f64::from(STEPS));
-        let rests = aim.rests[at].iter().copied().filter(|&rest| rest < highest);
+        // Rests of two at once would be too many to try.
+        let rests =
+            aim.rests[at].iter().copied().filter(|&rest| rest < highest && guests.len() == 2);
         for rate in steps.chain(rests) {
             members.push((item, rate));
             self.divide_among(aim, (size, level), guests, members, front);
