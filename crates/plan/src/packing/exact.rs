@@ -3,8 +3,7 @@
 //! The configuration program takes fractions of sets so that every session is covered once; its value is a lower bound,
 //! and for packings like these it rounds up to the answer nearly always. Sets are generated as prices ask for them
 //! (`columns`). Where the solution is fractional, two sessions that are together by a fraction are put together, or
-//! kept apart (Ryan and Foster): both leave a smaller problem of the same form, and putting together first is a dive
-//! towards a packing.
+//! kept apart (Ryan and Foster): both leave a smaller problem of the same form.
 
 use std::collections::BTreeSet;
 
@@ -201,7 +200,7 @@ impl Search<'_> {
     }
 }
 
-/// The two items that are the most together, but not wholly.
+/// The two items of which it is the least certain whether they are together: both branches then raise the bound.
 fn partly_together(taken: &[(Set, f64)]) -> Option<(usize, usize)> {
     let mut together = std::collections::BTreeMap::<(usize, usize), f64>::new();
     for (set, amount) in taken {
@@ -212,7 +211,8 @@ fn partly_together(taken: &[(Set, f64)]) -> Option<(usize, usize)> {
         }
     }
     let partly = together.into_iter().filter(|&(_, amount)| amount < 1.0 - 1e-4);
-    partly.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))).map(|(pair, _)| pair)
+    let even = |amount: f64| (amount - 0.5).abs();
+    partly.min_by(|a, b| even(a.1).total_cmp(&even(b.1)).then(a.0.cmp(&b.0))).map(|(pair, _)| pair)
 }
 
 impl Items {
