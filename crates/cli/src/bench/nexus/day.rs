@@ -295,27 +295,42 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
+/// Epochs that are one point of the day's picture, and those of its last panel, which has a point for each.
+const SMOOTHED: usize = 20;
+const CLOSE_UP: std::ops::Range<f64> = 14.0..15.0;
+
 fn picture(used: &[f64], fewest: &[f64], bound: &[f64]) -> String {
-    let hours = |epoch: usize| epoch as f64 * EPOCH.as_secs() / 3600.0;
-    let stairs = |name: &str, values: &[f64]| Series {
-        shape: Shape::Stairs,
-        ..Series::line(name, values.iter().enumerate().map(|(at, &y)| (hours(at), y)).collect())
-    };
-    let most = used.iter().chain(fewest).copied().fold(0.0, f64::max);
-    let panel: Box<dyn Panel> = Box::new(Lines {
-        title: "GPUs over the day".to_owned(),
-        x: Axis::between("hour", 0.0, hours(used.len())),
-        y: Axis::between("GPUs", 0.0, most),
-        series: vec![
+    let panel = |title: &str, hours: std::ops::Range<f64>, epochs: usize| -> Box<dyn Panel> {
+        let hour = |epoch: usize| epoch as f64 * EPOCH.as_secs() / 3600.0;
+        let mut most: f64 = 0.0;
+        let mut stairs = |name: &str, values: &[f64]| {
+            let points =
+                values.chunks(epochs).enumerate().map(|(at, part)| (hour(at * epochs), mean(part)));
+            let points: Vec<(f64, f64)> = points.filter(|point| hours.contains(&point.0)).collect();
+            most = points.iter().map(|point| point.1).fold(most, f64::max);
+            Series { shape: Shape::Stairs, ..Series::line(name, points) }
+        };
+        let series = vec![
             stairs("planned", used),
             stairs("fewest, confirmed", fewest),
             stairs("Nexus' bound", bound),
-        ],
-        marks: Vec::new(),
-    });
+        ];
+        Box::new(Lines {
+            title: title.to_owned(),
+            x: Axis::between("hour", hours.start, hours.end),
+            y: Axis::between("GPUs", 0.0, most),
+            series,
+            marks: Vec::new(),
+        })
+    };
+    let day = used.len() as f64 * EPOCH.as_secs() / 3600.0;
+    let mut rows = vec![(300.0, vec![panel("The day, means of 10 minutes", 0.0..day, SMOOTHED)])];
+    if day > CLOSE_UP.end {
+        rows.push((300.0, vec![panel("An hour, epoch by epoch", CLOSE_UP, 1)]));
+    }
     figure(
         "A day of Azure Functions",
-        "GPUs as planned, by epochs of 30 s",
-        vec![(360.0, vec![panel])],
+        "GPUs as planned, the fewest of each epoch, and Nexus' bound",
+        rows,
     )
 }
