@@ -41,15 +41,16 @@ pub fn fluid_bound(packer: &Packer<'_>) -> usize {
 /// knots, the less is lost.
 pub fn configuration_bound(packer: &Packer<'_>, knots: Option<usize>) -> Option<f64> {
     let items = Items::single(packer.sessions.len());
-    let mut effort = Effort { steps: STEPS_MAX, enough: ENOUGH, first: 0 };
+    let worth = if knots.is_some() { ROUGH } else { FINE };
+    let mut effort = Effort { steps: STEPS_MAX, enough: ENOUGH, worth, first: 0 };
     let mut sets: Vec<Set> = best_fit(packer);
     let mut bound = None;
-    // Few knots find most of the sets that more knots need, and find them sooner.
-    let stages: Vec<Option<usize>> = match knots {
-        None => vec![None],
-        Some(knots) => [knots / 4, knots / 2, knots].into_iter().map(Some).collect(),
+    // Few knots and a part of the sessions find most of the sets that all of them need, and find them sooner.
+    let stages = match knots {
+        None => vec![(None, 1)],
+        Some(knots) => vec![(Some(knots / 2), 16), (Some(knots), 4), (Some(knots), 1)],
     };
-    for knots in stages {
+    for (knots, every) in stages {
         let knots = Knots::new(packer, knots);
         // More than any session costs, so that the first columns are left in the end.
         let mut covering = Covering::new(&knots.needs, 2.0);
@@ -62,14 +63,14 @@ pub fn configuration_bound(packer: &Packer<'_>, knots: Option<usize>) -> Option<
             let price = |parts: &Entries| {
                 parts.iter().map(|&(knot, part)| at_knots[knot] * part).sum::<f64>()
             };
-            let prices: Vec<f64> = knots.weights.iter().map(price).collect();
+            let asked = |at: usize| at.is_multiple_of(every);
+            let weights = knots.weights.iter().enumerate();
+            let prices: Vec<f64> =
+                weights.map(|(at, parts)| if asked(at) { price(parts) } else { 0.0 }).collect();
             let found = items.price(packer, &prices, &mut effort);
-            if let Some(most) = found.most.filter(|&most| most < 1.0 + TIGHT) {
-                // Prices by which no set is worth more than `most` bound the sets from below (Farley).
-                break Some(prices.iter().sum::<f64>() / most);
-            }
             if found.sets.is_empty() {
-                break None;
+                // Prices by which no set is worth more than `most` bound the sets from below (Farley).
+                break found.most.map(|most| prices.iter().sum::<f64>() / most);
             }
             for set in found.sets {
                 covering.add(1.0, knots.entries(&set));
@@ -84,8 +85,10 @@ pub fn configuration_bound(packer: &Packer<'_>, knots: Option<usize>) -> Option<
 const STEPS_MAX: usize = 2_000_000_000;
 /// One pricing ends with so many sets.
 const ENOUGH: usize = 500;
-/// A bound that is this near to the best is good enough.
-const TIGHT: f64 = 1e-3;
+/// Sets that are worth less than this more than a GPU are passed over, and the bound is as much lower. Thousands of
+/// sessions have so many nearly worthy sets that looking at all of them would take hours.
+const ROUGH: f64 = 1e-3;
+const FINE: f64 = 1e-6;
 
 /// How prices of sessions hang on prices at some rates of each model.
 struct Knots {

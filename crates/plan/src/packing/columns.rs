@@ -33,12 +33,11 @@ pub(super) struct Effort {
     pub(super) steps: usize,
     /// New prices are worth more than more sets than this.
     pub(super) enough: usize,
+    /// A set is of interest if it is worth this much more than a GPU.
+    pub(super) worth: f64,
     /// Where to begin: a search that had enough goes on there with the next prices, so that all items have their turn.
     pub(super) first: usize,
 }
-
-/// A set must be worth this much more than a GPU.
-pub(super) const WORTH: f64 = 1e-6;
 
 impl Items {
     /// Every session by itself.
@@ -63,9 +62,9 @@ impl Items {
             })
             .collect();
         roots.sort_by(Candidate::denser);
-        let (mut sets, mut most) = (Vec::new(), 1.0 + WORTH);
+        let (mut sets, mut most) = (Vec::new(), 1.0 + effort.worth);
         for tried in 0..roots.len() {
-            search.best = 1.0 + WORTH;
+            search.best = 1.0 + effort.worth;
             search.add(&empty, &roots, (effort.first + tried) % roots.len(), 0.0);
             if *search.steps == 0 || sets.len() == effort.enough {
                 effort.first += tried;

@@ -28,6 +28,8 @@ pub struct Exact {
 const STEPS_MAX: usize = 3_000_000;
 /// One pricing ends with so many sets.
 const ENOUGH: usize = 60;
+/// And with those that are worth this much more than a GPU.
+const WORTH: f64 = 1e-6;
 /// A fraction that is a whole number but for rounding.
 const WHOLE: f64 = 1e-6;
 
@@ -52,7 +54,7 @@ pub fn exact(packer: &Packer<'_>) -> Exact {
 pub(super) fn priced(packer: &Packer<'_>) -> Exact {
     let (fitted, merged) = (best_fit(packer), squishy(packer));
     let best = if merged.len() < fitted.len() { merged } else { fitted };
-    let effort = Effort { steps: STEPS_MAX, enough: ENOUGH, first: 0 };
+    let effort = Effort { steps: STEPS_MAX, enough: ENOUGH, worth: WORTH, first: 0 };
     let mut search = Search { packer, best, bound: fluid_bound(packer), effort };
     if search.best.len() > search.bound {
         let columns = search.best.clone();

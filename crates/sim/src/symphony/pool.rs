@@ -2,6 +2,7 @@
 
 use fermata_core::{ClassId, Profile, Span};
 use fermata_dispatch::Network;
+use fermata_plan::staggered_batch;
 use fermata_workload::{Gaps, Popularity, Process, Rate};
 
 use super::model::Model;
@@ -139,21 +140,8 @@ impl Reach {
 
     /// How many executors this rate keeps busy in staggered execution.
     pub fn demand(&self, rate: f64) -> f64 {
-        rate * self.profile.cost(self.batch(rate)) / 1e9
-    }
-
-    /// The largest batch whose first request can wait for its last; at least one.
-    fn batch(&self, rate: f64) -> usize {
-        let fits = |size: usize| {
-            let wait_ns = (size - 1) as f64 / rate * 1e9;
-            self.reach.latency(size).0 as f64 + wait_ns <= self.budget.0 as f64
-        };
-        let (mut low, mut high) = (1, self.reach.max_batch());
-        while low < high {
-            let middle = (low + high).div_ceil(2);
-            if fits(middle) { low = middle } else { high = middle - 1 }
-        }
-        low
+        let batch = staggered_batch(&self.reach, self.budget, rate);
+        rate * self.profile.cost(batch) / 1e9
     }
 }
 
