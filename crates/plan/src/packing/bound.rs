@@ -87,7 +87,7 @@ const STEPS_MAX: usize = 2_000_000_000;
 const ENOUGH: usize = 500;
 /// Sets that are worth less than this more than a GPU are passed over, and the bound is as much lower. Thousands of
 /// sessions have so many nearly worthy sets that looking at all of them would take hours.
-const ROUGH: f64 = 1e-3;
+const ROUGH: f64 = 2.5e-3;
 const FINE: f64 = 1e-6;
 
 /// How prices of sessions hang on prices at some rates of each model.

@@ -56,16 +56,15 @@ impl Items {
             Search { packer, items: self, steps, best: 0.0, found: None, chosen: Vec::new() };
         let empty = Bin::empty();
         let worthy = (0..self.items.len()).filter(|&item| prices[item] > 0.0);
-        let mut roots: Vec<Candidate> = worthy
-            .filter_map(|item| {
-                Some(Candidate { item, price: prices[item], weight: search.weigh(&empty, item)? })
-            })
-            .collect();
-        roots.sort_by(Candidate::denser);
+        let roots = worthy.filter_map(|item| {
+            Some(Candidate { item, price: prices[item], weight: search.weigh(&empty, item)? })
+        });
+        let roots = List::new(roots.collect());
+        let count = roots.candidates.len();
         let (mut sets, mut most) = (Vec::new(), 1.0 + effort.worth);
-        for tried in 0..roots.len() {
+        for tried in 0..count {
             search.best = 1.0 + effort.worth;
-            search.add(&empty, &roots, (effort.first + tried) % roots.len(), 0.0);
+            search.add(&empty, &roots, (effort.first + tried) % count, 0.0);
             if *search.steps == 0 || sets.len() == effort.enough {
                 effort.first += tried;
                 return Found { sets, most: None };
@@ -124,12 +123,12 @@ impl Search<'_> {
 
     /// Adds the candidate at this place to the chosen ones, then any of those after it, in all ways that could be worth
     /// more than the best. The candidates fit on the GPU and are in the order of their density.
-    fn add(&mut self, bin: &Bin, candidates: &[Candidate], at: usize, value: f64) {
+    fn add(&mut self, bin: &Bin, list: &List, at: usize, value: f64) {
         if *self.steps == 0 {
             return;
         }
         *self.steps -= 1;
-        let Candidate { item, price, .. } = candidates[at];
+        let Candidate { item, price, .. } = list.candidates[at];
         let bin = self.items.put(self.packer, bin, item).expect("a candidate fits");
         let value = value + price;
         self.chosen.push(item);
@@ -139,12 +138,12 @@ impl Search<'_> {
             (self.best, self.found) = (value, Some(set));
         }
         // The rest is less dense, and its room ends where an objective does.
-        let (rest, room) = (&candidates[at + 1..], bin.room().0 as f64);
+        let (rest, room) = (&list.candidates[at + 1..], bin.room().0 as f64);
         let dense = rest.first().map_or(0.0, Candidate::density);
-        if value + dense * room > self.best {
+        if room >= list.lightest[at + 1] && value + dense * room > self.best {
             let rest = self.rest(&bin, rest, item, value, dense);
-            for next in 0..rest.len() {
-                if value + knapsack(&rest[next..], room) <= self.best {
+            for next in 0..rest.candidates.len() {
+                if value + knapsack(&rest.candidates[next..], room) <= self.best {
                     break;
                 }
                 self.add(&bin, &rest, next, value);
@@ -161,17 +160,33 @@ impl Search<'_> {
         item: usize,
         value: f64,
         dense: f64,
-    ) -> Vec<Candidate> {
+    ) -> List {
         let (others, room) = (&self.items.apart[item], bin.room().0 as f64);
-        let mut rest: Vec<Candidate> = candidates
+        let rest = candidates
             .iter()
             // What they took on a GPU with less on it they take here at least.
             .filter(|each| value + each.price + dense * (room - each.weight) > self.best)
             .filter(|each| others.binary_search(&each.item).is_err())
-            .filter_map(|each| Some(Candidate { weight: self.weigh(bin, each.item)?, ..*each }))
-            .collect();
-        rest.sort_by(Candidate::denser);
-        rest
+            .filter_map(|each| Some(Candidate { weight: self.weigh(bin, each.item)?, ..*each }));
+        List::new(rest.collect())
+    }
+}
+
+/// Candidates in the order of their density.
+struct List {
+    candidates: Vec<Candidate>,
+    /// The least weight of those from each place on; where less room is left, none of them fits.
+    lightest: Vec<f64>,
+}
+
+impl List {
+    fn new(mut candidates: Vec<Candidate>) -> Self {
+        candidates.sort_by(Candidate::denser);
+        let mut lightest = vec![f64::INFINITY; candidates.len() + 1];
+        for (at, candidate) in candidates.iter().enumerate().rev() {
+            lightest[at] = lightest[at + 1].min(candidate.weight);
+        }
+        Self { candidates, lightest }
     }
 }
 
