@@ -3,13 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Span;
+use crate::{Span, Spread};
 
 /// Latency by batch size of one model on one class of executor. Never empty, never falling; cheap to copy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Profile {
     /// `latency[b - 1]` is the time a batch of `b` takes.
     latency: Arc<[Span]>,
+    /// How run times are spread, where they depend on the input: the table then has the means.
+    spread: Option<Arc<Spread>>,
 }
 
 /// Why a profile was refused.
@@ -41,7 +43,7 @@ impl Profile {
         }
         match latency.iter().position(|&span| span == Span::ZERO) {
             Some(at) => Err(ProfileError::Zero(at + 1)),
-            None => Ok(Self { latency }),
+            None => Ok(Self { latency, spread: None }),
         }
     }
 
@@ -50,6 +52,17 @@ impl Profile {
         let fitting = (longest - beta).0.checked_div(alpha.0).unwrap_or(BATCH_MAX as u64);
         let sizes = (fitting as usize).clamp(1, BATCH_MAX);
         Self::from_table((1..=sizes as u64).map(|b| alpha * b + beta))
+    }
+
+    /// Of a model whose run time depends on the input: the table is that of the means.
+    pub fn spread_out(spread: Arc<Spread>) -> Self {
+        Self { latency: spread.profile().latency, spread: Some(spread) }
+    }
+
+    /// How run times are spread, where they depend on the input.
+    #[inline]
+    pub fn spread(&self) -> Option<&Arc<Spread>> {
+        self.spread.as_ref()
     }
 
     /// The largest batch that may be run.

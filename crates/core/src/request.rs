@@ -1,6 +1,6 @@
 //! A request as dispatch sees it: who, since when, until when. Payloads live elsewhere.
 
-use crate::{RequestId, Time};
+use crate::{KindId, RequestId, Time};
 
 /// One request that waits for, or is part of, a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct Request {
     pub id: RequestId,
     /// When it entered.
     pub arrival: Time,
+    /// What it runs like.
+    pub kind: KindId,
 }
 
 impl Request {

@@ -265,8 +265,8 @@ impl Dispatch for Dispatcher {
     #[inline(always)]
     fn handle(&mut self, now: Time, event: Event, actions: &mut Actions) {
         match event {
-            Event::Arrive { model, request, deadline } => {
-                let request = Request { deadline, id: request, arrival: now };
+            Event::Arrive { model, request, deadline, kind } => {
+                let request = Request { deadline, id: request, arrival: now, kind };
                 if !self.arrive(now, model, request, actions) {
                     return; // What else may be due at this moment has its own wakeup.
                 }
@@ -293,7 +293,7 @@ impl Dispatch for Dispatcher {
 mod tests {
     use std::sync::Arc;
 
-    use fermata_core::{ClassId, Profile, RequestId, Span};
+    use fermata_core::{ClassId, KindId, Profile, RequestId, Span};
 
     use super::*;
     use crate::event::ModelSpec;
@@ -313,7 +313,12 @@ mod tests {
             let now = Time::from_ms(id as f64);
             // Those that fall on a measurement, each 50 ms, have expired.
             let slo = if id % 50 == 0 { ms(0.0) } else { ms(25.0) };
-            let event = Event::Arrive { model, request: RequestId(id), deadline: now + slo };
+            let event = Event::Arrive {
+                model,
+                request: RequestId(id),
+                deadline: now + slo,
+                kind: KindId(0),
+            };
             dispatcher.handle(now, event, &mut actions);
         }
         let measured = dispatcher.models[0].as_ref().unwrap().reported().load;
@@ -328,7 +333,8 @@ mod tests {
         let spec = Arc::new(ModelSpec { slo: Span::from_ms(25.0), profiles: vec![None] });
         let model = ModelId(0);
         dispatcher.handle(Time::START, Event::AddModel { model, spec, gap: None }, &mut actions);
-        let event = Event::Arrive { model, request: RequestId(1), deadline: Time::NEVER };
+        let event =
+            Event::Arrive { model, request: RequestId(1), deadline: Time::NEVER, kind: KindId(0) };
         dispatcher.handle(Time::START, event, &mut actions);
         assert_eq!(actions.list.len(), 1);
         assert_eq!(dispatcher.next_wakeup(), Time::NEVER);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Profile, Request, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, Request, RequestId, Span, Time};
 
 /// Everything that can happen to a dispatcher. There is no other door.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub enum Event {
         request: RequestId,
         /// When its answer must have reached the client.
         deadline: Time,
+        /// What it runs like, for a model whose run time depends on the input.
+        kind: KindId,
     },
     /// Nobody waits for this request any more. It leaves the queue; if it is running already, or has
     /// left, nothing happens.

@@ -101,12 +101,18 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use fermata_core::KindId;
     use proptest::prelude::*;
 
     use super::*;
 
     fn request((deadline, id): (u64, u64)) -> Request {
-        Request { deadline: Time(deadline), id: RequestId(id), arrival: Time::START }
+        Request {
+            deadline: Time(deadline),
+            id: RequestId(id),
+            arrival: Time::START,
+            kind: KindId(0),
+        }
     }
 
     proptest! {

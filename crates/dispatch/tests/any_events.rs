@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Profile, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, Dispatch, Event, ModelSpec, Network, Policy};
 use proptest::prelude::*;
 
@@ -128,7 +128,7 @@ impl World {
                 let (model, request) = (ModelId(model), RequestId(self.requests));
                 self.requests += 1;
                 self.waiting.insert(request, (model, deadline));
-                self.handle(Event::Arrive { model, request, deadline });
+                self.handle(Event::Arrive { model, request, deadline, kind: KindId(0) });
             }
             Step::Cancel(pick) => {
                 let at = usize::from(pick) % self.waiting.len().max(1);

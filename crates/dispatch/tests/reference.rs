@@ -10,7 +10,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Profile, Request, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, Request, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, Dispatch, DropReason, Event, ModelSpec, Network, Policy};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -138,8 +138,8 @@ impl Reference {
     fn handle(&mut self, now: Time, event: Event, out: &mut Actions) {
         match event {
             Event::AddModel { model, spec, .. } => _ = self.models.insert(model, spec),
-            Event::Arrive { model, request, deadline } => {
-                let request = Request { deadline, id: request, arrival: now };
+            Event::Arrive { model, request, deadline, kind } => {
+                let request = Request { deadline, id: request, arrival: now, kind };
                 self.enter(now, model, request, DropReason::Late, out);
             }
             Event::Cancel { request, .. } => {
@@ -322,13 +322,13 @@ impl Both {
             Step::Arrive { model, slack } => {
                 let (model, request) = (ModelId(model), RequestId(self.sent.len() as u64));
                 let deadline = Time(self.now.0.saturating_add_signed(i64::from(slack) * 250_000));
-                let event = Event::Arrive { model, request, deadline };
+                let event = Event::Arrive { model, request, deadline, kind: KindId(0) };
                 self.sent.push(event.clone());
                 self.handle(event);
             }
             Step::Cancel { back } => {
                 let Some(at) = self.sent.len().checked_sub(back + 1) else { return };
-                if let Event::Arrive { model, request, deadline } = self.sent[at] {
+                if let Event::Arrive { model, request, deadline, .. } = self.sent[at] {
                     self.handle(Event::Cancel { model, request, deadline });
                 }
             }

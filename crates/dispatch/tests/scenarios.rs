@@ -26,7 +26,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Profile, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, Dispatch, DropReason, Event, ModelSpec, Network, Policy};
 
 #[test]
@@ -122,7 +122,8 @@ impl Script {
                         let now = from + gap * (id - first);
                         let (request, deadline) = (RequestId(id), now + slos[&model]);
                         requests.insert(request, (model, deadline));
-                        script.push(now, Event::Arrive { model, request, deadline });
+                        script
+                            .push(now, Event::Arrive { model, request, deadline, kind: KindId(0) });
                     }
                 }
                 "arrive" => {
@@ -131,7 +132,7 @@ impl Script {
                     let slo = slos.get(&model).copied().unwrap_or_default();
                     let deadline = if words.take("deadline") { words.time() } else { at + slo };
                     requests.insert(request, (model, deadline));
-                    script.push(at, Event::Arrive { model, request, deadline });
+                    script.push(at, Event::Arrive { model, request, deadline, kind: KindId(0) });
                 }
                 "cancel" => {
                     let request = RequestId(words.id('r'));

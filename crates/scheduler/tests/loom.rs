@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc as Shared;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Profile, Request, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, Request, RequestId, Span, Time};
 use fermata_dispatch::{
     Action, Actions, Candidate, Hub, ModelSpec, Network, News, Post, Promise, Rules, Shard, ToHub,
 };
@@ -153,7 +153,12 @@ fn run_shard(mut end: End, promises: &Ring<Promise>, finished: &Ring<ExecutorId>
         shard.add(NOW, model, &spec, &mut end);
     }
     for (id, model) in [(0, 0), (1, 1), (2, 0)] {
-        let request = Request { deadline: Time::from_ms(90.0), id: RequestId(id), arrival: NOW };
+        let request = Request {
+            deadline: Time::from_ms(90.0),
+            id: RequestId(id),
+            arrival: NOW,
+            kind: KindId(0),
+        };
         shard.arrive(NOW, ModelId(model), request, &mut actions, &mut end);
     }
     let mut left = Vec::new();

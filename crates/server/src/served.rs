@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fermata_core::Span;
+use fermata_core::{KindId, Span};
 use fermata_dispatch::DropReason;
 use fermata_engine::{Outputs, Signature, Tensor};
 use tokio::sync::{oneshot, watch};
@@ -131,8 +131,15 @@ impl Served {
         let submit = |inputs: Vec<Tensor>| {
             let (reply, receiver) = oneshot::channel();
             let served = self.clone();
-            let guard =
-                self.place.submit(|id| Job { id, deadline, arrival, inputs, served, reply });
+            let guard = self.place.submit(|id| Job {
+                id,
+                deadline,
+                kind: KindId::default(),
+                arrival,
+                inputs,
+                served,
+                reply,
+            });
             Pending { guard, reply: receiver }
         };
         // The timer of the runtime is too coarse to tell late from in time: it only ends a wait for an

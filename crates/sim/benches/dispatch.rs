@@ -130,7 +130,7 @@ fn scenario(size: Size) -> Scenario {
         let rate = share * 1e9 / profile.cost(profile.max_batch() / 2);
         let gaps = Gaps::new(Process::Poisson, 1, at as u64).table(8192);
         let spec = Arc::new(ModelSpec::uniform(slo, profile));
-        Load { spec, arrivals: Arrivals::Table(gaps, Rate::Constant(rate)) }
+        Load::new(spec, Arrivals::Table(gaps, Rate::Constant(rate)))
     });
     Scenario {
         loads: loads.collect(),

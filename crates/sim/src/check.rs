@@ -267,10 +267,10 @@ impl Observer for Checker {
                 }
                 self.models[model.index()] = Some(spec.clone());
             }
-            Event::Arrive { model, request, deadline } => {
+            Event::Arrive { model, request, deadline, kind } => {
                 assert!(!self.requests.contains_key(&request), "{request} came twice");
                 self.log.entered += 1;
-                self.queue(model, Request { deadline, id: request, arrival: now });
+                self.queue(model, Request { deadline, id: request, arrival: now, kind });
             }
             Event::Cancel { model, request, deadline } => self.must_leave(|entry| {
                 entry.model == model && entry.request.key() == (deadline, request)
@@ -375,7 +375,7 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use fermata_core::Profile;
+    use fermata_core::{KindId, Profile};
 
     use super::*;
 
@@ -396,13 +396,21 @@ mod tests {
     }
 
     fn request(id: u64) -> Request {
-        Request { deadline: Time::from_ms(12.0), id: RequestId(id), arrival: Time::START }
+        Request {
+            deadline: Time::from_ms(12.0),
+            id: RequestId(id),
+            arrival: Time::START,
+            kind: KindId(0),
+        }
     }
 
     fn arrive(checker: &mut Checker, id: u64) -> Request {
         let request = request(id);
         let Request { deadline, id, .. } = request;
-        checker.event(Time::START, &Event::Arrive { model: MODEL, request: id, deadline });
+        checker.event(
+            Time::START,
+            &Event::Arrive { model: MODEL, request: id, deadline, kind: KindId(0) },
+        );
         request
     }
 

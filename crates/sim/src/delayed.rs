@@ -119,9 +119,9 @@ impl Delayed {
                 let mut way = Out { office: &mut self.post_office, shard };
                 self.shards[shard].add(now, model, &spec, &mut way);
             }
-            Event::Arrive { model, request, deadline } => {
+            Event::Arrive { model, request, deadline, kind } => {
                 let shard = self.shard_of(model);
-                let request = Request { deadline, id: request, arrival: now };
+                let request = Request { deadline, id: request, arrival: now, kind };
                 let mut way = Out { office: &mut self.post_office, shard };
                 self.shards[shard].arrive(now, model, request, actions, &mut way);
             }

@@ -20,7 +20,7 @@ pub use control::{Control, Seen};
 pub use delayed::Delayed;
 pub use feed::Drawn;
 pub use histogram::Histogram;
-pub use scenario::{Arrivals, End, Fault, FaultKind, Load, Scenario};
+pub use scenario::{Arrivals, End, Fault, FaultKind, Load, Scenario, Sizes};
 pub use search::{
     BAD_MAX, Search, fewest_near, goodput, min_executors, passes, run, run_drawn, spread,
 };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, Growth, KindId, Span, Time};
 use fermata_dispatch::{ModelSpec, Network};
 use fermata_workload::{GapTable, Gaps, Process, Rate, Stream};
 
@@ -32,6 +32,18 @@ pub struct Load {
     pub spec: Arc<ModelSpec>,
     /// When requests come.
     pub arrivals: Arrivals,
+    /// How long each of them runs, where that depends on its input.
+    pub sizes: Option<Arc<Sizes>>,
+}
+
+/// How long requests run that differ in length: drawn beforehand, so that every policy is given the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sizes {
+    /// What each request takes alone and what dispatch is told that it is, in the order of arrival; from the
+    /// beginning again when there are more.
+    pub requests: Vec<(Span, KindId)>,
+    /// What a batch takes, by its size and its longest request.
+    pub growth: Growth,
 }
 
 /// When requests come.
@@ -186,9 +198,14 @@ impl End {
 
 /// A model that is asked for at a steady rate on executors of one class.
 impl Load {
+    /// A model, and when it is asked for.
+    pub fn new(spec: Arc<ModelSpec>, arrivals: Arrivals) -> Self {
+        Self { spec, arrivals, sizes: None }
+    }
+
     /// A steady load.
     pub fn steady(spec: Arc<ModelSpec>, process: Process, rate: f64) -> Self {
-        Self { spec, arrivals: Arrivals::Process(process, Rate::Constant(rate)) }
+        Self::new(spec, Arrivals::Process(process, Rate::Constant(rate)))
     }
 
     /// The objective of each request, where they are not the model's.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Request, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Request, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, Dispatch, Event, MinTree};
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
@@ -10,7 +10,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::control::{Control, Seen};
 use crate::feed::{Drawn, Feed};
-use crate::scenario::{Fault, FaultKind, Scenario};
+use crate::scenario::{Fault, FaultKind, Scenario, Sizes};
 use crate::stats::{ModelStats, Stats};
 
 /// Watches a run: a checker, a recorder, a picture.
@@ -200,6 +200,10 @@ struct World<'a> {
     clients: Vec<Clients>,
     /// By model, the objective of each request; empty where all have their model's.
     own_slos: Vec<Option<Arc<[Span]>>>,
+    /// By model, how long its requests run; empty where that never depends on the input.
+    sizes: Vec<Option<Arc<Sizes>>>,
+    /// By request, what it takes alone: only where `sizes` says so.
+    alone: Vec<Span>,
     /// From the end of a batch to its clients.
     resp: Span,
     /// When each executor's running batch ends.
@@ -255,12 +259,15 @@ impl<'a> World<'a> {
         let executors = scenario.executors.len().max(joins.unwrap_or(0)).max(most);
         let loads = scenario.loads.iter();
         let own_slos: Vec<_> = loads.clone().map(|load| load.own_slos().cloned()).collect();
+        let sizes: Vec<_> = loads.clone().map(|load| load.sizes.clone()).collect();
         let mut faults = scenario.faults.clone();
         faults.sort_by_key(|fault| std::cmp::Reverse(fault.at));
         Self {
             feed,
             clients: loads.map(|load| Clients { slo: load.spec.slo, offered: 0 }).collect(),
             own_slos: if own_slos.iter().any(Option::is_some) { own_slos } else { Vec::new() },
+            sizes: if sizes.iter().any(Option::is_some) { sizes } else { Vec::new() },
+            alone: Vec::new(),
             resp: scenario.network.resp,
             finishes: MinTree::with_len(executors),
             executors: vec![Executor::default(); executors],
@@ -312,10 +319,30 @@ impl<'a> World<'a> {
         if let Some(Some(own)) = self.own_slos.get(model.index()) {
             slo = own[clients.offered as usize];
         }
+        let number = clients.offered as usize;
         clients.offered += 1;
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        Event::Arrive { model, request, deadline: now + slo }
+        let kind = if self.sizes.is_empty() { KindId(0) } else { self.draw(model, number) };
+        Event::Arrive { model, request, deadline: now + slo, kind }
+    }
+
+    /// What the request is that came last, the model's `number`th.
+    #[cold]
+    fn draw(&mut self, model: ModelId, number: usize) -> KindId {
+        let sizes = self.sizes[model.index()].as_ref();
+        let drawn = sizes.map(|sizes| sizes.requests[number % sizes.requests.len()]);
+        let (alone, kind) = drawn.unwrap_or_default();
+        self.alone.push(alone);
+        kind
+    }
+
+    /// How long a batch takes, if that depends on what its requests are.
+    #[cold]
+    fn drawn_latency(&self, model: ModelId, batch: &[Request]) -> Option<Span> {
+        let sizes = self.sizes[model.index()].as_ref()?;
+        let alone = batch.iter().map(|request| self.alone[request.id.0 as usize]).max()?;
+        Some(sizes.growth.latency(batch.len(), alone))
     }
 
     fn fault(&mut self, now: Time) -> Event {
@@ -427,8 +454,12 @@ impl<'a> World<'a> {
     /// The running batch of an executor begins.
     #[inline]
     fn begin(&mut self, executor: ExecutorId, planned: Span, batch: &[Request]) {
-        let state = &mut self.executors[executor.index()];
         let mut latency = planned;
+        if !self.sizes.is_empty() {
+            let model = self.executors[executor.index()].running.model;
+            latency = self.drawn_latency(model, batch).unwrap_or(planned);
+        }
+        let state = &mut self.executors[executor.index()];
         if let Some((deviation, random)) = &mut self.noise {
             let normal: f64 = StandardNormal.sample(random);
             latency = Span((latency.0 as f64 * (1.0 + *deviation * normal).max(0.1)) as u64);
@@ -522,7 +553,7 @@ mod tests {
         let spec = Arc::new(ModelSpec::uniform(ms(25.0), profile));
         let times = [Time::from_ms(1.0), Time::from_ms(1e6)];
         let scenario = Scenario {
-            loads: vec![Load { spec, arrivals: Arrivals::Recorded(times.into(), None) }],
+            loads: vec![Load::new(spec, Arrivals::Recorded(times.into(), None))],
             executors: vec![ClassId(0)],
             network: Network::default(),
             end: End::At(Time::from_ms(10.0)),

@@ -61,10 +61,10 @@ fn scenario(rates: &[f64]) -> Scenario {
             .iter()
             .enumerate()
             .map(|(at, &rate)| (Time::START + INTERVAL * (at * STEP) as u64, rate / 3.0));
-        Load {
-            spec: find(&zoo, name).spec(),
-            arrivals: Arrivals::Process(Process::Poisson, Rate::Steps(steps.collect())),
-        }
+        Load::new(
+            find(&zoo, name).spec(),
+            Arrivals::Process(Process::Poisson, Rate::Steps(steps.collect())),
+        )
     };
     Scenario {
         loads: ["ResNet50", "InceptionV3", "DenseNet121"].map(load).into(),

@@ -9,7 +9,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Profile, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, Dispatch, Event, ModelSpec, Network, Policy};
 use fermata_sim::{Checker, Log, Observer, Promises, Run};
 use proptest::prelude::*;
@@ -207,13 +207,13 @@ impl Rough {
                 let model = ModelId(model);
                 let (request, slack_ns) = (RequestId(self.sent.len() as u64), 500_000 * slack);
                 let deadline = Time(self.now.0.saturating_add_signed(slack_ns.into()));
-                let event = Event::Arrive { model, request, deadline };
+                let event = Event::Arrive { model, request, deadline, kind: KindId(0) };
                 self.sent.push(event.clone());
                 self.handle(event);
             }
             Step::Cancel { back } => {
                 let Some(at) = self.sent.len().checked_sub(back + 1) else { return };
-                if let Event::Arrive { model, request, deadline } = self.sent[at] {
+                if let Event::Arrive { model, request, deadline, .. } = self.sent[at] {
                     self.handle(Event::Cancel { model, request, deadline });
                 }
             }

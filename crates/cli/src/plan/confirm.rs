@@ -206,10 +206,10 @@ impl Bench<'_> {
     fn scenario(&self, pool: &Pool, executors: usize, seed: u64) -> Scenario {
         let load = |member: &Member| {
             let slo = self.case.problem.demands[member.demand].slo;
-            Load {
-                spec: Arc::new(ModelSpec::uniform(slo, self.profile(pool, member.demand))),
-                arrivals: self.case.arrivals_at(member.demand, member.rate),
-            }
+            Load::new(
+                Arc::new(ModelSpec::uniform(slo, self.profile(pool, member.demand))),
+                self.case.arrivals_at(member.demand, member.rate),
+            )
         };
         let loads: Vec<Load> = pool.members.iter().map(load).collect();
         let rate: f64 = loads.iter().map(Load::rate).sum();

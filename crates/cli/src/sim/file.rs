@@ -141,7 +141,7 @@ impl RawModel {
         let copies = checker.count("copies", self.copies, MODELS_MAX)?;
         let spec = Arc::new(ModelSpec::uniform(slo, profile));
         let arrivals = input::arrivals(&checker, &self.arrivals, self.rate)?;
-        Ok((Load { spec, arrivals }, copies))
+        Ok((Load::new(spec, arrivals), copies))
     }
 
     fn latency_keys(&self) -> LatencyKeys<'_> {

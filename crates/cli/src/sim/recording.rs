@@ -71,7 +71,7 @@ fn scenario_of(pools: &[Pool], changes: Changes<'_>) -> Result<SimFile, String> 
         let times = model.arrivals.iter().map(|&time| Time::START + (time - first));
         // Each request keeps the deadline it had, unless another objective is asked for.
         let slos = changes.slo.is_none().then(|| model.slos.clone().into());
-        Load { spec: Arc::new(spec), arrivals: Arrivals::Recorded(times.collect(), slos) }
+        Load::new(Arc::new(spec), Arrivals::Recorded(times.collect(), slos))
     };
     let requests = models.iter().map(|model| model.arrivals.len() as u64).sum();
     let scenario = Scenario {

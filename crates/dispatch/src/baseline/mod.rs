@@ -65,8 +65,8 @@ impl<S: Strategy> Dispatch for Central<S> {
     fn handle(&mut self, now: Time, event: Event, actions: &mut Actions) {
         let Self { pool, strategy } = self;
         match event {
-            Event::Arrive { model, request, deadline } => {
-                let request = Request { deadline, id: request, arrival: now };
+            Event::Arrive { model, request, deadline, kind } => {
+                let request = Request { deadline, id: request, arrival: now, kind };
                 pool.push(now, model, request, DropReason::Late, actions);
             }
             Event::Done { executor } => {

@@ -419,8 +419,8 @@ impl Dispatch for Nexus {
         let running = self.epoch != Time::NEVER;
         self.drop_hopeless(now, actions);
         match event {
-            Event::Arrive { model, request, deadline } => {
-                let request = Request { deadline, id: request, arrival: now };
+            Event::Arrive { model, request, deadline, kind } => {
+                let request = Request { deadline, id: request, arrival: now, kind };
                 self.arrive(now, model, request, actions);
             }
             Event::Done { executor } => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Profile, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, RequestId, Span, Time};
 
 use crate::event::{Action, Actions, Dispatch, Event, ModelSpec};
 
@@ -63,7 +63,7 @@ impl Script {
             let request = RequestId(self.requests);
             self.requests += 1;
             let deadline = self.now + self.slos[&model];
-            self.event(Event::Arrive { model: ModelId(model), request, deadline });
+            self.event(Event::Arrive { model: ModelId(model), request, deadline, kind: KindId(0) });
         }
         self
     }

@@ -1,6 +1,6 @@
 //! Requests that come whether or not anybody keeps up: Poisson, each for any of a shard's models.
 
-use fermata_core::{ModelId, Request, RequestId, Span, Time};
+use fermata_core::{KindId, ModelId, Request, RequestId, Span, Time};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -51,7 +51,7 @@ impl Offered {
         let id = RequestId(self.count * u64::from(self.shards) + u64::from(self.index));
         self.count += 1;
         self.draw();
-        (model, Request { deadline: arrival + slo, id, arrival })
+        (model, Request { deadline: arrival + slo, id, arrival, kind: KindId::default() })
     }
 
     #[inline]

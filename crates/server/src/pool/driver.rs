@@ -80,9 +80,9 @@ impl Driver {
         }
         match message {
             Message::Arrive { model, job } => {
-                let (request, deadline) = (job.id, job.deadline);
+                let (request, deadline, kind) = (job.id, job.deadline, job.kind);
                 self.tray.keep(job);
-                self.handle(Event::Arrive { model, request, deadline });
+                self.handle(Event::Arrive { model, request, deadline, kind });
             }
             Message::Ran(ran) => {
                 self.learner.note(ran.overrun);

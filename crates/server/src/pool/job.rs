@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fermata_core::{RequestId, Span, Time};
+use fermata_core::{KindId, RequestId, Span, Time};
 use fermata_dispatch::DropReason;
 use fermata_engine::{Inputs, Outputs};
 use tokio::sync::oneshot;
@@ -17,6 +17,8 @@ pub(crate) struct Job {
     pub(crate) id: RequestId,
     /// When its answer must have reached the client.
     pub(crate) deadline: Time,
+    /// What it runs like.
+    pub(crate) kind: KindId,
     /// When it reached the server.
     pub(crate) arrival: Instant,
     /// What goes in.

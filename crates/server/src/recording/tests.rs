@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Profile, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, RequestId, Span, Time};
 use fermata_dispatch::{Actions, Dispatch, Event, ModelSpec, Network, Policy};
 use proptest::prelude::*;
 
@@ -126,8 +126,9 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
     };
     let what = prop_oneof![
         3 => (model(), spec()).prop_map(|(model, spec)| Event::AddModel { model, spec, gap: None }),
-        20 => (model(), request(), deadline())
-            .prop_map(|(model, request, deadline)| Event::Arrive { model, request, deadline }),
+        20 => (model(), request(), deadline(), 0u16..3).prop_map(|(model, request, deadline, kind)| {
+            Event::Arrive { model, request, deadline, kind: KindId(kind) }
+        }),
         1 => (model(), request(), deadline())
             .prop_map(|(model, request, deadline)| Event::Cancel { model, request, deadline }),
         10 => executor().prop_map(|executor| Event::Done { executor }),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Profile, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, DropReason, Event, ModelSpec};
 
 /// Appends an event as words.
@@ -15,8 +15,9 @@ pub(super) fn write_event(event: &Event, name: &str, out: &mut String) {
             write_spec(spec, out);
             write!(out, " {name}")
         }
-        Event::Arrive { model, request, deadline } => {
-            write!(out, "arrive {model} {request} {}", deadline.0)
+        Event::Arrive { model, request, deadline, kind } => {
+            let _ = write!(out, "arrive {model} {request} {}", deadline.0);
+            if kind == &KindId::default() { Ok(()) } else { write!(out, " {kind}") }
         }
         Event::Cancel { model, request, deadline } => {
             write!(out, "cancel {model} {request} {}", deadline.0)
@@ -78,6 +79,7 @@ pub(super) fn read_event(text: &str) -> Result<(Event, Option<&str>), String> {
             model: ModelId(words.id('m')?),
             request: RequestId(words.id('r')?),
             deadline: Time(words.number()?),
+            kind: if words.rest.is_empty() { KindId::default() } else { KindId(words.id('k')?) },
         },
         "cancel" => Event::Cancel {
             model: ModelId(words.id('m')?),
@@ -208,7 +210,8 @@ mod tests {
         let executor = ExecutorId(7);
         let events = [
             Event::AddModel { model, spec: spec(), gap: None },
-            Event::Arrive { model, request, deadline },
+            Event::Arrive { model, request, deadline, kind: KindId(0) },
+            Event::Arrive { model, request, deadline, kind: KindId(3) },
             Event::Cancel { model, request, deadline },
             Event::Done { executor },
             Event::Fail { executor },

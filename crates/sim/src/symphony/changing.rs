@@ -83,7 +83,7 @@ pub fn changing_load(counts: &Counts, executors: usize, minute: Span, seed: u64)
     let loads = functions.iter().zip(&models).enumerate().map(|(number, (function, model))| {
         let rate = function.rate(minute, factor(function, model, low));
         let gaps = Gaps::new(Process::Poisson, seed, number as u64).table(TABLE);
-        Load { spec: model.spec(), arrivals: Arrivals::Table(gaps, rate) }
+        Load::new(model.spec(), Arrivals::Table(gaps, rate))
     });
     let length = minute * minutes as u64;
     let scenario = Scenario {

@@ -72,10 +72,7 @@ impl Pool {
             // A model may have a few more than expected before all have come.
             let gaps = (expected + 6.0 * expected.sqrt() + 100.0) as usize;
             let table = Gaps::new(self.process, seed, number as u64).table(gaps.min(TABLE_MAX));
-            Load {
-                spec: model.spec(),
-                arrivals: Arrivals::Table(table, Rate::Constant(rate * share)),
-            }
+            Load::new(model.spec(), Arrivals::Table(table, Rate::Constant(rate * share)))
         });
         Scenario {
             loads: loads.collect(),

@@ -57,7 +57,7 @@ fn load_point(scenario: &Scenario, policy: Policy, rate: f64, seconds: f64) -> L
 pub fn lone_wait(policy: Policy) -> Span {
     let arrivals = Arrivals::Recorded([Time::START + Span::from_secs(1.0)].into(), None);
     let scenario = Scenario {
-        loads: vec![Load { spec: Model::resnet50(25.0).spec(), arrivals }],
+        loads: vec![Load::new(Model::resnet50(25.0).spec(), arrivals)],
         executors: vec![ClassId(0)],
         network: Network::default(),
         end: End::Requests(1),

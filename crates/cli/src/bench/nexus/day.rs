@@ -144,10 +144,7 @@ impl Day {
         let loads = self.models.iter().zip(&self.by_minute).enumerate();
         let loads = loads.map(|(number, (model, counts))| {
             let gaps = Gaps::new(Process::Poisson, seed, number as u64).table(TABLE);
-            Load {
-                spec: model.spec(),
-                arrivals: Arrivals::Table(gaps, counts.rate(MINUTE, self.factor)),
-            }
+            Load::new(model.spec(), Arrivals::Table(gaps, counts.rate(MINUTE, self.factor)))
         });
         Scenario {
             loads: loads.collect(),

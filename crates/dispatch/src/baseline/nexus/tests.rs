@@ -1,6 +1,8 @@
 //! Placement, routing and early drop, on pools small enough to follow by hand.
 
 use super::super::script::Script;
+use fermata_core::KindId;
+
 use super::*;
 
 fn script() -> Script {
@@ -52,7 +54,11 @@ fn a_load_that_left_its_band_is_planned_for_after_ten_seconds() {
     for (id, ms) in (0..).zip((0..11_000).step_by(50)) {
         let now = Time::from_ms(f64::from(ms));
         let request = RequestId(id);
-        nexus.handle(now, Event::Arrive { model, request, deadline: now + slo }, &mut actions);
+        nexus.handle(
+            now,
+            Event::Arrive { model, request, deadline: now + slo, kind: KindId(0) },
+            &mut actions,
+        );
         let gap_ms = 1e-6 / nexus.models[0].as_ref().unwrap().rate;
         let expected = if ms < 10_000 { 100.0 } else { 50.0 };
         assert!((gap_ms - expected).abs() < 0.5, "{gap_ms} at {ms} ms");

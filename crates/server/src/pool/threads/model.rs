@@ -113,7 +113,8 @@ impl ModelThread {
         let (actions, end) = (&mut self.actions, &mut self.end);
         match message {
             Message::Arrive { model, job } => {
-                let request = Request { deadline: job.deadline, id: job.id, arrival: now };
+                let request =
+                    Request { deadline: job.deadline, id: job.id, arrival: now, kind: job.kind };
                 self.tray.keep(job);
                 self.shard.arrive(now, model, request, actions, end);
             }
