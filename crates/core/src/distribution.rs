@@ -256,8 +256,11 @@ mod tests {
                         let n = f64::from(subset.count_ones());
                         let mean_f = members.clone().map(|at| f(&batch[at])).sum::<f64>() / n;
                         let mean_slope = members.map(|at| slope(&batch[at])).sum::<f64>() / n;
-                        let sign =
-                            if (size as u32 - subset.count_ones()) % 2 == 0 { 1.0 } else { -1.0 };
+                        let sign = if (size as u32 - subset.count_ones()).is_multiple_of(2) {
+                            1.0
+                        } else {
+                            -1.0
+                        };
                         let k = size as i32;
                         sign * n.powi(k) / factorial * size as f64 * mean_f.powi(k - 1) * mean_slope
                     })
