@@ -219,7 +219,7 @@ impl Dispatcher {
                 let slot = self.models.get_mut(model.index());
                 if let Some(mut machine) = slot.and_then(Option::take) {
                     self.market.report(Some(machine.reported()), None);
-                    for &request in machine.clear() {
+                    for request in machine.clear() {
                         actions.drop(model, request, DropReason::NotLoaded);
                     }
                     for (class, _) in machine.candidates() {

@@ -79,6 +79,11 @@ impl Lane {
         (self.candidate, self.skip) = (Candidate::default(), 0);
     }
 
+    /// The candidate is this one, which somebody else formed.
+    pub(crate) fn propose(&mut self, candidate: Candidate) {
+        (self.candidate, self.skip) = (candidate, 0);
+    }
+
     /// Forms the candidate from what waits now.
     #[inline]
     pub(crate) fn form(&mut self, view: &View<'_>, now: Time) {

@@ -21,6 +21,7 @@ mod queue;
 mod rank;
 mod rules;
 mod shard;
+mod spread;
 mod tuning;
 
 pub use dispatcher::Dispatcher;

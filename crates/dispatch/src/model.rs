@@ -13,6 +13,7 @@ use crate::price::{Report, Signal};
 use crate::queue::Queue;
 use crate::rank::Candidate;
 use crate::rules::{Gather, Rules, Window};
+use crate::spread::Mixed;
 use crate::tuning::Tuning;
 
 /// Below this load of the pool, a model's batch in the full pool is no longer extrapolated.
@@ -32,6 +33,8 @@ pub struct ModelMachine {
     rules: Rules,
     /// Whether there is anything new for the market.
     has_news: bool,
+    /// Those who wait, where run times depend on the input: then `queue` is empty, and candidates only say how urgent they are.
+    mixed: Option<Box<Mixed>>,
     pace: Pace,
     company: Company,
     /// Until when those who were sent off count as being there.
@@ -87,6 +90,7 @@ impl ModelMachine {
         Self {
             queue: Queue::default(),
             shortest: shortest(&lanes),
+            mixed: mixed(spec, &lanes, rules, network),
             lanes,
             resp: network.resp,
             rules,
@@ -104,8 +108,11 @@ impl ModelMachine {
     /// The model turned out to be faster or slower. Who waits stays; `wake` must follow, for those who can
     /// no longer be in time.
     pub fn set_profile(&mut self, spec: &ModelSpec, signal: &Signal) {
+        let waiting = self.take_all();
         self.lanes = lanes(spec, self.network);
         self.shortest = shortest(&self.lanes);
+        self.mixed = mixed(spec, &self.lanes, self.rules, self.network);
+        waiting.into_iter().for_each(|request| self.enqueue(request));
         self.slo = spec.slo;
         self.retune(signal);
     }
@@ -121,7 +128,7 @@ impl ModelMachine {
     pub fn arrive(&mut self, now: Time, request: Request, signal: &Signal) -> Arrival {
         let mut retune = false;
         if self.is_priced() {
-            let until = if self.queue.is_empty() { self.there_until } else { now };
+            let until = if self.is_empty() { self.there_until } else { now };
             retune = self.company.note(now, self.pace.last(), until, self.pace.rate());
         }
         if self.pace.arrive(now, !self.is_priced()) || retune {
@@ -129,6 +136,9 @@ impl ModelMachine {
         }
         if self.is_hopeless(now, &request) {
             return Arrival::Refused(request);
+        }
+        if self.mixed.is_some() {
+            return self.arrive_mixed(now, request, signal);
         }
         if !self.queue.push(request) {
             self.forget_skips();
@@ -152,7 +162,7 @@ impl ModelMachine {
         if self.is_hopeless(now, &request) {
             return Err(request);
         }
-        self.queue.push(request);
+        self.enqueue(request);
         self.forget_skips();
         self.form(now, signal);
         Ok(())
@@ -165,16 +175,19 @@ impl ModelMachine {
         key: (Time, RequestId),
         signal: &Signal,
     ) -> Option<Request> {
-        let request = self.queue.remove(key)?;
+        let request = match &mut self.mixed {
+            Some(mixed) => mixed.remove(key)?,
+            None => self.queue.remove(key)?,
+        };
         self.forget_skips();
         self.form(now, signal);
         Some(request)
     }
 
     /// Takes every waiting request out.
-    pub fn clear(&mut self) -> &[Request] {
+    pub fn clear(&mut self) -> Vec<Request> {
         self.lanes.iter_mut().for_each(Lane::clear);
-        self.queue.take(self.queue.len())
+        self.take_all()
     }
 
     /// The moment that `next_timer` named has come: what became hopeless is handed to `dropped`, and
@@ -185,6 +198,12 @@ impl ModelMachine {
             dropped(head);
             self.queue.pop();
             lost += 1;
+        }
+        if let Some(mixed) = &mut self.mixed {
+            while let Some(request) = mixed.pop_hopeless(now) {
+                dropped(request);
+                lost += 1;
+            }
         }
         if lost > 0 {
             self.note(0, lost, signal);
@@ -204,8 +223,11 @@ impl ModelMachine {
     /// as quiet.
     #[inline]
     pub fn next_timer(&self) -> Time {
-        let Some(head) = self.queue.head() else { return self.pace.quiet_at().next() };
-        let mut timer = self.due(head) - self.shortest;
+        let mut timer = match (self.queue.head(), &self.mixed) {
+            (Some(head), _) => self.due(head) - self.shortest,
+            (None, Some(mixed)) if !mixed.is_empty() => mixed.hopeful_until(),
+            (None, _) => return self.pace.quiet_at().next(),
+        };
         for lane in &self.lanes {
             if let Some(candidate) = lane.candidate() {
                 timer = timer.min(candidate.latest);
@@ -232,6 +254,9 @@ impl ModelMachine {
         batch: &mut Vec<Request>,
         dropped: impl FnMut(Request),
     ) -> Option<Start> {
+        if self.mixed.is_some() {
+            return self.granted_mixed(now, class, free_at, signal, batch);
+        }
         let lane = self.lanes.iter().find(|lane| lane.class == class)?;
         let (skip, size) = lane.gather(&view!(self, signal), now, free_at);
         if size == 0 {
@@ -264,6 +289,70 @@ impl ModelMachine {
         Some(Start { start, latency })
     }
 
+    /// Queues a request of a model whose run time depends on the input. Who goes is chosen when an executor is granted.
+    #[cold]
+    fn arrive_mixed(&mut self, now: Time, request: Request, signal: &Signal) -> Arrival {
+        self.enqueue(request);
+        let is_known =
+            |lane: &Lane| lane.candidate().is_some_and(|candidate| candidate.latest >= now);
+        if self.lanes.iter().all(is_known) {
+            return Arrival::Unchanged;
+        }
+        self.form(now, signal);
+        Arrival::Changed
+    }
+
+    #[cold]
+    fn form_mixed(&mut self, now: Time) {
+        let Some(mixed) = &self.mixed else { return };
+        for (at, lane) in self.lanes.iter_mut().enumerate() {
+            match mixed.outlook(at, now) {
+                Some((size, latest)) => {
+                    let (size, urgency) = (size as u32, self.tuning.urgency(latest));
+                    lane.propose(Candidate { size, ready: now, latest, urgency });
+                }
+                None => lane.clear(),
+            }
+        }
+    }
+
+    #[cold]
+    fn granted_mixed(
+        &mut self,
+        now: Time,
+        class: ClassId,
+        free_at: Time,
+        signal: &Signal,
+        batch: &mut Vec<Request>,
+    ) -> Option<Start> {
+        let lane = self.lanes.iter().position(|lane| lane.class == class)?;
+        let chosen = self.mixed.as_mut()?.choose(lane, now, free_at, batch)?;
+        let start = (now + self.network.lead(chosen.size)).max(free_at);
+        self.there_until = self.there_until.max(start + Span(chosen.mean.0 / 2));
+        self.note(chosen.size, 0, signal);
+        self.form(now, signal);
+        Some(Start { start, latency: chosen.mean })
+    }
+
+    #[inline]
+    fn enqueue(&mut self, request: Request) {
+        match &mut self.mixed {
+            Some(mixed) => mixed.push(request),
+            None => _ = self.queue.push(request),
+        }
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.mixed.as_ref().is_none_or(|mixed| mixed.is_empty())
+    }
+
+    fn take_all(&mut self) -> Vec<Request> {
+        let mut all = self.queue.take(self.queue.len()).to_vec();
+        all.extend(self.mixed.iter_mut().flat_map(|mixed| mixed.drain().collect::<Vec<_>>()));
+        all
+    }
+
     /// Whether there is anything new for the market.
     #[inline]
     pub fn has_news(&self) -> bool {
@@ -289,6 +378,9 @@ impl ModelMachine {
 
     #[inline]
     fn is_hopeless(&self, now: Time, request: &Request) -> bool {
+        if let Some(mixed) = &self.mixed {
+            return mixed.is_hopeless(now, request);
+        }
         // A model that runs nowhere has no moment to wait for, whatever the deadline.
         self.shortest == Span::MAX || now + self.shortest > self.due(request)
     }
@@ -301,6 +393,9 @@ impl ModelMachine {
 
     #[inline]
     fn form(&mut self, now: Time, signal: &Signal) {
+        if self.mixed.is_some() {
+            return self.form_mixed(now);
+        }
         for lane in &mut self.lanes {
             lane.form(&view!(self, signal), now);
         }
@@ -338,6 +433,11 @@ impl ModelMachine {
             }
         }
     }
+}
+
+/// Where run times depend on the input, and the policy can make use of it.
+fn mixed(spec: &ModelSpec, lanes: &[Lane], rules: Rules, network: Network) -> Option<Box<Mixed>> {
+    if rules.gather == Gather::Priced { Mixed::new(spec, lanes, network) } else { None }
 }
 
 /// One lane for each class that can run the model.

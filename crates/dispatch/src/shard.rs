@@ -168,7 +168,7 @@ impl Shard {
         let at = self.place(model);
         let Some(mut machine) = self.models.get_mut(at).and_then(Option::take) else { return };
         to.tell(News::Reported { before: Some(machine.reported()), after: None });
-        for &request in machine.clear() {
+        for request in machine.clear() {
             actions.drop(model, request, DropReason::NotLoaded);
         }
         self.timers.clear(at);

@@ -9,6 +9,7 @@ mod control;
 mod delayed;
 mod feed;
 mod histogram;
+pub mod orloj;
 mod scenario;
 mod search;
 mod stats;

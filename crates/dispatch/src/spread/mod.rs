@@ -1,0 +1,138 @@
+//! Models whose run time depends on the input: a queue for each kind of request, and the batch that is worth most now.
+//!
+//! Which requests go together is chosen among whole batches, not request by request: a long one makes all others of its
+//! batch late, so that what a request is worth depends on its company. It is chosen when an executor is granted; until then
+//! the candidate says no more than how urgent the model is. `docs/policy.md` derives the rule.
+
+mod choice;
+mod outlook;
+mod queues;
+
+use fermata_core::{Request, RequestId, Span, Time};
+
+use self::choice::Moment;
+use self::outlook::Outlook;
+use self::queues::Queues;
+use crate::event::{ModelSpec, Network};
+use crate::lane::Lane;
+
+/// The mean of a model's batch sizes remembers about so many batches.
+const USUAL_MEMORY: f32 = 20.0;
+
+/// Those who wait for a model whose run time depends on the input.
+#[derive(Clone, Debug)]
+pub(crate) struct Mixed {
+    queues: Queues,
+    /// One for each lane of the model.
+    outlooks: Box<[Outlook]>,
+    /// By place: who has less time left is hopeless, on every class.
+    shortest: Box<[Span]>,
+    network: Network,
+    /// The size of the model's batches of late.
+    usual: f32,
+}
+
+/// A batch that is to go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Chosen {
+    pub(crate) size: usize,
+    /// How long it takes on average.
+    pub(crate) mean: Span,
+}
+
+impl Mixed {
+    /// For a model that is spread out on every class on which it runs; others are planned by their means.
+    pub(crate) fn new(spec: &ModelSpec, lanes: &[Lane], network: Network) -> Option<Box<Self>> {
+        let outlook = |lane: &Lane| Some(Outlook::new(spec.profile(lane.class)?.spread()?));
+        let outlooks: Option<Box<[Outlook]>> = lanes.iter().map(outlook).collect();
+        let outlooks = outlooks.filter(|outlooks| !outlooks.is_empty())?;
+        let kinds = outlooks.iter().map(|outlook| outlook.spread().kinds()).min()?;
+        let least = |place| outlooks.iter().map(|outlook| outlook.shortest(place)).min();
+        let shortest = (0..=kinds).map(|place| least(place).unwrap_or(Span::MAX));
+        let shortest = shortest.map(|shortest| shortest + network.lead(1)).collect();
+        Some(Box::new(Self { queues: Queues::new(kinds), outlooks, shortest, network, usual: 1.0 }))
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, request: Request) {
+        self.queues.push(request);
+    }
+
+    pub(crate) fn remove(&mut self, key: (Time, RequestId)) -> Option<Request> {
+        self.queues.remove(key)
+    }
+
+    /// Takes everything out.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Request> {
+        self.queues.drain()
+    }
+
+    /// Whether a request cannot be in time any more, but once in a thousand times.
+    #[inline]
+    pub(crate) fn is_hopeless(&self, now: Time, request: &Request) -> bool {
+        let shortest = self.shortest[self.queues.place(request.kind)];
+        now + shortest + self.network.resp > request.deadline
+    }
+
+    /// Takes somebody out who is hopeless.
+    pub(crate) fn pop_hopeless(&mut self, now: Time) -> Option<Request> {
+        let resp = self.network.resp;
+        (0..self.shortest.len()).find_map(|place| {
+            let least = now + self.shortest[place] + resp;
+            self.queues.pop_if(place, |head| least > head.deadline)
+        })
+    }
+
+    /// The last moment at which nobody has become hopeless.
+    pub(crate) fn hopeful_until(&self) -> Time {
+        let until = |place: usize| {
+            let head = self.queues.kind(place).first()?;
+            Some(head.deadline - self.network.resp - self.shortest[place])
+        };
+        (0..self.shortest.len()).filter_map(until).min().unwrap_or(Time::NEVER)
+    }
+
+    /// How many could go with a lane's next batch, and the earliest moment at which somebody should have started who still can: an
+    /// average batch of his kind would then end when he is due.
+    pub(crate) fn outlook(&self, lane: usize, now: Time) -> Option<(usize, Time)> {
+        let outlook = &self.outlooks[lane];
+        let (mut count, mut latest) = (0, Time::NEVER);
+        for place in 0..self.shortest.len() {
+            let waiting = self.queues.kind(place);
+            count += waiting.len();
+            let needed =
+                outlook.usually(place, self.usual) + self.network.lead(1) + self.network.resp;
+            let gone = waiting.partition_point(|request| request.deadline < now + needed);
+            if let Some(next) = waiting.get(gone) {
+                latest = latest.min(next.deadline - needed);
+            }
+        }
+        if count > 0 && latest == Time::NEVER {
+            latest = self.hopeful_until().max(now);
+        }
+        (count > 0).then(|| (count.min(outlook.spread().max_batch()), latest))
+    }
+
+    /// Moves the batch that is worth most on a lane to `batch`, were it decided at `now` for an executor that is free at
+    /// `free_at`.
+    pub(crate) fn choose(
+        &mut self,
+        lane: usize,
+        now: Time,
+        free_at: Time,
+        batch: &mut Vec<Request>,
+    ) -> Option<Chosen> {
+        let start = (now + self.network.lead(self.usual as usize)).max(free_at);
+        let moment = Moment { start, resp: self.network.resp, usual: self.usual };
+        let outlook = &self.outlooks[lane];
+        let pick = outlook.pick(&self.queues, &moment)?;
+        self.queues.take(&pick, outlook.order(), batch);
+        self.usual += (pick.size as f32 - self.usual) / USUAL_MEMORY;
+        Some(Chosen { size: pick.size, mean: pick.mean })
+    }
+}
