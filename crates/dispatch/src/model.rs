@@ -13,7 +13,7 @@ use crate::price::{Report, Signal};
 use crate::queue::Queue;
 use crate::rank::Candidate;
 use crate::rules::{Gather, Rules, Window};
-use crate::spread::Mixed;
+use crate::spread::{Mixed, Prospect};
 use crate::tuning::Tuning;
 
 /// Below this load of the pool, a model's batch in the full pool is no longer extrapolated.
@@ -240,7 +240,8 @@ impl ModelMachine {
     /// anybody become hopeless, before it becomes ready.
     #[inline]
     pub fn is_held(&self, now: Time) -> bool {
-        self.lanes.iter().all(|lane| lane.is_held(now))
+        // Where kinds differ somebody may become hopeless while others are held.
+        self.mixed.is_none() && self.lanes.iter().all(|lane| lane.is_held(now))
     }
 
     /// An executor of `class` is the model's. Moves the finalised batch to `batch` and what it gives up to
@@ -293,9 +294,9 @@ impl ModelMachine {
     #[cold]
     fn arrive_mixed(&mut self, now: Time, request: Request, signal: &Signal) -> Arrival {
         self.enqueue(request);
-        let is_known =
-            |lane: &Lane| lane.candidate().is_some_and(|candidate| candidate.latest >= now);
-        if self.lanes.iter().all(is_known) {
+        let is_waiting =
+            |lane: &Lane| lane.candidate().is_some_and(|one| one.ready <= now && now <= one.latest);
+        if self.lanes.iter().all(is_waiting) {
             return Arrival::Unchanged;
         }
         self.form(now, signal);
@@ -303,13 +304,17 @@ impl ModelMachine {
     }
 
     #[cold]
-    fn form_mixed(&mut self, now: Time) {
+    fn form_mixed(&mut self, now: Time, signal: &Signal) {
         let Some(mixed) = &self.mixed else { return };
         for (at, lane) in self.lanes.iter_mut().enumerate() {
-            match mixed.outlook(at, now) {
-                Some((size, latest)) => {
+            match mixed.prospect(at, now) {
+                Some(Prospect { size, latest, frontrun, others }) => {
+                    // Each of the other batches needs an executor too before this one may be late.
+                    let frontrun = frontrun - signal.turn * u64::from(others);
+                    let ready = self.tuning.ready(frontrun, latest, &self.pace, signal);
+                    let ready = ready.min(latest).max(now);
                     let (size, urgency) = (size as u32, self.tuning.urgency(latest));
-                    lane.propose(Candidate { size, ready: now, latest, urgency });
+                    lane.propose(Candidate { size, ready, latest, urgency });
                 }
                 None => lane.clear(),
             }
@@ -394,7 +399,7 @@ impl ModelMachine {
     #[inline]
     fn form(&mut self, now: Time, signal: &Signal) {
         if self.mixed.is_some() {
-            return self.form_mixed(now);
+            return self.form_mixed(now, signal);
         }
         for lane in &mut self.lanes {
             lane.form(&view!(self, signal), now);

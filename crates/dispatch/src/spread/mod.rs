@@ -32,6 +32,20 @@ pub(crate) struct Mixed {
     usual: f32,
 }
 
+/// What a model would send, as far as that is known before it is chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Prospect {
+    /// How many could go.
+    pub(crate) size: usize,
+    /// The earliest moment at which somebody should have started who still can: an average batch of his kind would then end when he is
+    /// due.
+    pub(crate) latest: Time,
+    /// From then on nobody can join without making others late more than seldom.
+    pub(crate) frontrun: Time,
+    /// So many batches must go besides, of those who do not go together with the others.
+    pub(crate) others: u32,
+}
+
 /// A batch that is to go.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Chosen {
@@ -97,25 +111,33 @@ impl Mixed {
         (0..self.shortest.len()).filter_map(until).min().unwrap_or(Time::NEVER)
     }
 
-    /// How many could go with a lane's next batch, and the earliest moment at which somebody should have started who still can: an
-    /// average batch of his kind would then end when he is due.
-    pub(crate) fn outlook(&self, lane: usize, now: Time) -> Option<(usize, Time)> {
+    /// What a lane would send now, as far as that is known before it is chosen.
+    pub(crate) fn prospect(&self, lane: usize, now: Time) -> Option<Prospect> {
         let outlook = &self.outlooks[lane];
-        let (mut count, mut latest) = (0, Time::NEVER);
+        let (mut size, mut latest, mut frontrun) = (0, Time::NEVER, Time::NEVER);
+        let mut groups = 0u64;
         for place in 0..self.shortest.len() {
             let waiting = self.queues.kind(place);
-            count += waiting.len();
-            let needed =
-                outlook.usually(place, self.usual) + self.network.lead(1) + self.network.resp;
-            let gone = waiting.partition_point(|request| request.deadline < now + needed);
-            if let Some(next) = waiting.get(gone) {
-                latest = latest.min(next.deadline - needed);
+            if waiting.is_empty() {
+                continue;
             }
+            size += waiting.len();
+            groups |= 1 << outlook.group(place).min(63);
+            let away = self.network.lead(1) + self.network.resp;
+            let needed = outlook.usually(place, self.usual) + away;
+            let gone = waiting.partition_point(|request| request.deadline < now + needed);
+            let Some(next) = waiting.get(gone) else { continue };
+            latest = latest.min(next.deadline - needed);
+            // Were one more of this kind to come, all of them would seldom be late if they went by then.
+            let full = outlook.tail(place, waiting.len() - gone + 1);
+            frontrun = frontrun.min(full.map_or(now, |full| next.deadline - (full + away)));
         }
-        if count > 0 && latest == Time::NEVER {
-            latest = self.hopeful_until().max(now);
+        if size > 0 && latest == Time::NEVER {
+            (latest, frontrun) = (self.hopeful_until().max(now), now);
         }
-        (count > 0).then(|| (count.min(outlook.spread().max_batch()), latest))
+        let size = size.min(outlook.spread().max_batch());
+        let others = groups.count_ones().saturating_sub(1);
+        (size > 0).then_some(Prospect { size, latest, frontrun: frontrun.min(latest), others })
     }
 
     /// Moves the batch that is worth most on a lane to `batch`, were it decided at `now` for an executor that is free at

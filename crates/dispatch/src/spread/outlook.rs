@@ -13,14 +13,23 @@ pub(super) struct Outlook {
     order: Box<[u16]>,
     /// By place: how long a request takes alone.
     alone: Box<[Distribution]>,
+    /// By place: kinds of one group go together, those of different groups hardly ever.
+    group: Box<[u16]>,
     /// By place: the least that a batch of one takes.
     shortest: Box<[Span]>,
+    /// By place and size, the first being one: what a batch of requests of this place seldom takes longer than.
+    tail: Box<[Span]>,
     /// The sizes that are looked at, ascending.
     sizes: Box<[u16]>,
     /// By shortest kind, longest kind (both in the order) and size: no such batch takes less on average, in nanoseconds, and none
     /// does more than one request for each of its own.
     least: Box<[f32]>,
 }
+
+/// A batch is held for others until it would be late this often.
+const SELDOM: f32 = 0.03;
+/// A kind is in a group with others of which the shortest takes at least one in so many of its time.
+const ALIKE: f32 = 1.5;
 
 impl Outlook {
     pub(super) fn new(spread: &Arc<Spread>) -> Self {
@@ -31,6 +40,13 @@ impl Outlook {
         order.sort_by(|&one, &other| mean(one).total_cmp(&mean(other)).then(one.cmp(&other)));
         let alone: Box<[Distribution]> =
             (0..places).map(|place| *spread.alone(kind(place))).collect();
+        let (mut group, mut first, mut groups) = (vec![0; places], mean(order[0]), 0);
+        for &place in &order {
+            if mean(place) > ALIKE * first {
+                (first, groups) = (mean(place), groups + 1);
+            }
+            group[usize::from(place)] = groups;
+        }
         let sizes = sizes(spread.max_batch());
         let mut least = vec![0.0; places * places * sizes.len()];
         for low in 0..places {
@@ -51,8 +67,17 @@ impl Outlook {
                 }
             }
         }
+        let tail = (0..places).flat_map(|place| {
+            let (growth, alone) = (spread.growth(), &alone[place]);
+            (1..=spread.max_batch()).map(move |size| {
+                let longest = alone.longest_of(size).quantile(spread.grid(), 1.0 - SELDOM);
+                Span(growth.latency_ns(size, longest) as u64)
+            })
+        });
+        let tail = tail.collect();
         let shortest = (0..places).map(|place| spread.shortest(kind(place))).collect();
-        Self { spread: spread.clone(), order, alone, shortest, sizes, least: least.into() }
+        let (group, least) = (group.into(), least.into());
+        Self { spread: spread.clone(), order, alone, group, shortest, tail, sizes, least }
     }
 
     #[inline]
@@ -72,6 +97,12 @@ impl Outlook {
         &self.alone[place]
     }
 
+    /// Which kinds go together: those of one group.
+    #[inline]
+    pub(super) fn group(&self, place: usize) -> u16 {
+        self.group[place]
+    }
+
     /// The least that a batch of one takes, for a request in this place.
     #[inline]
     pub(super) fn shortest(&self, place: usize) -> Span {
@@ -83,6 +114,13 @@ impl Outlook {
     pub(super) fn usually(&self, place: usize, usual: f32) -> Span {
         let size = usual.max(1.0) as usize;
         Span(self.spread.growth().latency_ns(size, self.spread.mean(KindId(place as u16))) as u64)
+    }
+
+    /// What a batch of `size` requests of this place seldom takes longer than; `None` for a size that cannot be run.
+    #[inline]
+    pub(super) fn tail(&self, place: usize, size: usize) -> Option<Span> {
+        let largest = self.spread.max_batch();
+        (size <= largest).then(|| self.tail[place * largest + size - 1])
     }
 
     /// The sizes that are looked at, ascending.
