@@ -293,10 +293,14 @@ impl ModelMachine {
     /// Queues a request of a model whose run time depends on the input. Who goes is chosen when an executor is granted.
     #[cold]
     fn arrive_mixed(&mut self, now: Time, request: Request, signal: &Signal) -> Arrival {
-        self.enqueue(request);
-        let is_waiting =
-            |lane: &Lane| lane.candidate().is_some_and(|one| one.ready <= now && now <= one.latest);
-        if self.lanes.iter().all(is_waiting) {
+        let Some(mixed) = &mut self.mixed else { return Arrival::Unchanged };
+        mixed.push(request);
+        let is_less_urgent = |(at, lane): (usize, &Lane)| {
+            let waits = |one: &&Candidate| one.ready <= now && now <= one.latest;
+            let candidate = lane.candidate().filter(waits);
+            candidate.is_some_and(|one| one.latest <= mixed.latest(at, &request))
+        };
+        if self.lanes.iter().enumerate().all(is_less_urgent) {
             return Arrival::Unchanged;
         }
         self.form(now, signal);

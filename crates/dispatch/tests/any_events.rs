@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, RequestId, Span, Time};
+use fermata_core::{
+    ClassId, ExecutorId, Growth, KindId, ModelId, Profile, RequestId, Span, Spread, Time,
+};
 use fermata_dispatch::{Action, Actions, Dispatch, Event, ModelSpec, Network, Policy};
 use proptest::prelude::*;
 
@@ -128,7 +130,12 @@ impl World {
                 let (model, request) = (ModelId(model), RequestId(self.requests));
                 self.requests += 1;
                 self.waiting.insert(request, (model, deadline));
-                self.handle(Event::Arrive { model, request, deadline, kind: KindId(0) });
+                self.handle(Event::Arrive {
+                    model,
+                    request,
+                    deadline,
+                    kind: KindId(request.0 as u16 % 3),
+                });
             }
             Step::Cancel(pick) => {
                 let at = usize::from(pick) % self.waiting.len().max(1);
@@ -252,12 +259,27 @@ impl World {
     }
 }
 
-/// Model 1 runs on the first class only, model 2 on the second only.
+/// Model 1 runs on the first class only, model 2 on the second only. How long model 0 takes depends on the request.
 fn spec(model: u32) -> Arc<ModelSpec> {
     let slo = Span::from_ms(40.0);
+    if model == 0 {
+        let profiles = [1.0, 1.6].map(|slower| Some(Arc::new(uncertain(slower))));
+        return Arc::new(ModelSpec { slo, profiles: profiles.into() });
+    }
     let profile = |beta: f64| {
         Arc::new(Profile::linear(Span::from_ms(1.0), Span::from_ms(beta), slo).unwrap())
     };
     let profiles = vec![(model != 2).then(|| profile(5.0)), (model != 1).then(|| profile(9.0))];
     Arc::new(ModelSpec { slo, profiles })
+}
+
+/// Short requests of one kind, long ones of another, and none of a third that come nevertheless.
+fn uncertain(slower: f64) -> Profile {
+    let runs = |from: f64, to: f64| {
+        let at = move |step: u32| from + (to - from) * f64::from(step) / 20.0;
+        (0..=20).map(|step| Span::from_ms(slower * at(step))).collect()
+    };
+    let growth = Growth { fixed: 5e5, base: 0.8, each: 0.2 };
+    let measured = vec![(0.7, runs(3.0, 6.0)), (0.3, runs(8.0, 20.0))];
+    Profile::spread_out(Arc::new(Spread::new(&measured, growth, 6).unwrap()))
 }

@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, Profile, Span, Time};
+use fermata_core::{ClassId, ExecutorId, Growth, KindId, Profile, Span, Spread, Time};
 use fermata_dispatch::{ModelSpec, Network, Policy};
 use fermata_sim::{
-    Checker, Delayed, End, Fault, FaultKind, Load, Log, Promises, Scenario, Stats, simulate,
+    Checker, Delayed, End, Fault, FaultKind, Load, Log, Promises, Scenario, Sizes, Stats, simulate,
 };
 use fermata_workload::Process;
 use rand::{Rng, SeedableRng};
@@ -93,6 +93,29 @@ fn messages_that_take_their_time_break_no_invariant() {
     }
 }
 
+/// Models whose run time depends on the request, beside others: all policies see them, by their means if they know no better.
+#[test]
+fn run_times_that_nobody_knows_break_no_invariant() {
+    for seed in seeds() {
+        let scenario = uncertain(seed);
+        println!("seed {seed}: {scenario:#?}");
+        for (name, _) in POLICIES {
+            println!("seed {seed}: {name}");
+            let promises = if name == "fermata" { Promises::UNCERTAIN } else { Promises::NONE };
+            let [once, twice] = [(), ()].map(|()| checked(&scenario, name, promises));
+            assert!(once.1.bytes == twice.1.bytes, "seed {seed}: {name} differs from itself");
+            let total = once.0.total();
+            let left = total.in_time + total.late + total.dropped + total.cancelled;
+            assert_eq!(total.offered, left, "seed {seed}: {name} lost requests");
+            let Policy::Rules(rules) = name.parse().unwrap() else { continue };
+            let mut pool = Delayed::new(rules, scenario.network, 2, 2, Span(20_000), seed);
+            let mut checker = Checker::new(scenario.network, Promises::NONE);
+            let total = simulate(&scenario, &mut pool, &mut checker, None).total();
+            assert_eq!(total.offered, checker.end().entered, "seed {seed}: {name} in pieces");
+        }
+    }
+}
+
 fn seeds() -> impl Iterator<Item = u64> {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     match number("FERMATA_SEED") {
@@ -147,6 +170,35 @@ fn options(seed: u64) -> Scenario {
         Vec::new()
     };
     Scenario { loads, executors, network, end: End::Requests(REQUESTS), seed, noise, faults }
+}
+
+/// The same, with models of which every request takes a time of its own; some requests are of kinds that nobody measured.
+fn uncertain(seed: u64) -> Scenario {
+    let mut scenario = options(seed);
+    let random = &mut Pcg64Mcg::seed_from_u64(seed ^ 0xD1CE);
+    for load in &mut scenario.loads {
+        let kinds = random.random_range(1..=8);
+        let alone = load.spec.slo.0 as f64 * random.random_range(0.05..0.5);
+        let run = |random: &mut Pcg64Mcg, kind: usize| {
+            Span((alone * (kind + 1) as f64 * random.random_range(0.1..1.5)) as u64)
+        };
+        let mut runs = |kind: usize| (0..30).map(|_| run(random, kind)).collect::<Vec<_>>();
+        let measured = (0..kinds).map(|kind| (1.0 / kinds as f32, runs(kind))).collect();
+        let growth = Growth { fixed: 0.1 * alone, base: 0.7, each: 0.3 };
+        let max_batch = random.random_range(1..=20);
+        let spread = Arc::new(Spread::new(&measured, growth, max_batch).unwrap());
+        let known =
+            load.spec.profiles.iter().map(|profile| {
+                profile.as_ref().map(|_| Arc::new(Profile::spread_out(spread.clone())))
+            });
+        load.spec = Arc::new(ModelSpec { slo: load.spec.slo, profiles: known.collect() });
+        let requests = (0..REQUESTS).map(|_| {
+            let kind = random.random_range(0..=kinds);
+            (run(random, kind.min(kinds - 1)), KindId(kind as u16))
+        });
+        load.sizes = Some(Arc::new(Sizes { requests: requests.collect(), growth }));
+    }
+    scenario
 }
 
 fn spec(random: &mut Pcg64Mcg, classes: u16) -> ModelSpec {

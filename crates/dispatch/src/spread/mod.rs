@@ -111,6 +111,19 @@ impl Mixed {
         (0..self.shortest.len()).filter_map(until).min().unwrap_or(Time::NEVER)
     }
 
+    /// When a request should have started on a lane: an average batch of its kind would then end when it is due.
+    #[inline]
+    pub(crate) fn latest(&self, lane: usize, request: &Request) -> Time {
+        request.deadline - self.needed(lane, self.queues.place(request.kind))
+    }
+
+    /// From the decision about an average batch of a kind until its answers are with their clients.
+    #[inline]
+    fn needed(&self, lane: usize, place: usize) -> Span {
+        let away = self.network.lead(1) + self.network.resp;
+        self.outlooks[lane].usually(place, self.usual).max(self.shortest[place]) + away
+    }
+
     /// What a lane would send now, as far as that is known before it is chosen.
     pub(crate) fn prospect(&self, lane: usize, now: Time) -> Option<Prospect> {
         let outlook = &self.outlooks[lane];
@@ -124,7 +137,7 @@ impl Mixed {
             size += waiting.len();
             groups |= 1 << outlook.group(place).min(63);
             let away = self.network.lead(1) + self.network.resp;
-            let needed = outlook.usually(place, self.usual) + away;
+            let needed = self.needed(lane, place);
             let gone = waiting.partition_point(|request| request.deadline < now + needed);
             let Some(next) = waiting.get(gone) else { continue };
             latest = latest.min(next.deadline - needed);
