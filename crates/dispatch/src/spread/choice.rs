@@ -1,18 +1,20 @@
 //! The batch that is worth most: the expected number of requests that are in time because they run now and not later, per expected
 //! executor time.
 
-use std::ops::Range;
-
 use fermata_core::{Distribution, KINDS_MAX, Request, Span, Time};
 
-use super::outlook::Outlook;
+use super::outlook::{Batch, Outlook, Pace, Range};
 use super::queues::Queues;
 
 /// Of the requests that could still be in time after this batch, so many will be: others come in between. With a half, the
 /// finish rate was within 0.01 of what it was with a share learned for each kind and slack.
 const LATER: f32 = 0.5;
-/// Requests join a batch that are in time with at least these probabilities; each of them is tried.
-const CHANCES: [f32; 3] = [0.35, 0.65, 0.9];
+/// Which of the chances is tried where all ranges are compared.
+const COARSE: usize = 1;
+/// Of a range so many times the largest batch in question are looked at closely.
+const CLOSE: usize = 2;
+/// Where more wait than this, samples of them are compared.
+const MANY: usize = 48;
 
 /// Requests that go together: of kinds that are neighbours, those with a deadline from some moment on, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +26,7 @@ pub(super) struct Pick {
     high: u16,
     /// How many.
     pub(super) size: usize,
-    /// Who is due before gives way.
+    /// Who has an earlier deadline gives way.
     from: Time,
     /// The last of them by deadline and id.
     last: (Time, u64),
@@ -35,12 +37,12 @@ pub(super) struct Pick {
 impl Pick {
     /// The kinds, as places in the order.
     #[inline]
-    pub(super) fn kinds(&self) -> Range<usize> {
+    pub(super) fn kinds(&self) -> std::ops::Range<usize> {
         usize::from(self.low)..usize::from(self.high) + 1
     }
 
     /// Which of one kind are in it.
-    pub(super) fn members(&self, waiting: &[Request]) -> Range<usize> {
+    pub(super) fn members(&self, waiting: &[Request]) -> std::ops::Range<usize> {
         let start = waiting.partition_point(|request| request.deadline < self.from);
         let end = waiting.partition_point(|request| (request.deadline, request.id.0) <= self.last);
         start..end.max(start)
@@ -58,190 +60,260 @@ pub(super) struct Moment {
     pub(super) usual: f32,
 }
 
-/// The queues of a range of kinds, in the order of deadlines.
-struct Merge<'a> {
-    waiting: [&'a [Request]; KINDS_MAX + 1],
-    next: [u32; KINDS_MAX + 1],
-    range: Range<usize>,
-}
+/// The queues of some kinds, in the order of deadlines: who is left of each kind, and the kind's place. Kinds without anybody are left
+/// out. The memory is used again.
+#[derive(Default)]
+struct Merge<'a>(Vec<(&'a [Request], u16)>);
 
 impl<'a> Merge<'a> {
-    /// Those of some kinds that have a deadline from a moment on.
-    fn new(queues: &'a Queues, order: &[u16], range: Range<usize>, from: Time) -> Self {
-        let mut merge = Self { waiting: [&[]; KINDS_MAX + 1], next: [0; KINDS_MAX + 1], range };
-        for at in merge.range.clone() {
-            let waiting = queues.kind(usize::from(order[at]));
-            let skipped = match from {
-                Time::START => 0,
-                from => waiting.partition_point(|request| request.deadline < from),
-            };
-            merge.waiting[at] = waiting;
-            merge.next[at] = skipped as u32;
-        }
-        merge
-    }
-
-    /// The next request, and the place of its kind in the order.
+    /// Begins anew with those of some places that have a deadline from a moment on.
     #[inline]
-    fn next(&mut self) -> Option<(usize, &'a Request)> {
-        let mut first: Option<(usize, &Request)> = None;
-        for at in self.range.clone() {
-            let Some(request) = self.waiting[at].get(self.next[at] as usize) else { continue };
-            if first.is_none_or(|(_, other)| request.key() < other.key()) {
-                first = Some((at, request));
+    fn begin(&mut self, queues: &'a Queues, places: &[u16], from: Time) {
+        self.0.clear();
+        for &place in places {
+            let waiting = queues.kind(usize::from(place));
+            // Nearly always all of them, or none.
+            let skipped = match waiting {
+                [first, ..] if first.deadline >= from => 0,
+                _ => waiting.partition_point(|request| request.deadline < from),
+            };
+            if skipped < waiting.len() {
+                self.0.push((&waiting[skipped..], place));
             }
         }
-        self.next[first?.0] += 1;
-        first
+    }
+
+    /// The next request, and its place.
+    #[inline]
+    fn next(&mut self) -> Option<(usize, &'a Request)> {
+        let first = match self.0.len() {
+            1 => 0,
+            kinds => (0..kinds).min_by_key(|&at| self.0[at].0[0].key())?,
+        };
+        let (waiting, place) = self.0[first];
+        let (request, rest) = waiting.split_first()?;
+        self.0[first].0 = rest;
+        if rest.is_empty() {
+            self.0.swap_remove(first);
+        }
+        Some((usize::from(place), request))
     }
 }
 
 impl Outlook {
     /// The batch that is worth most at a moment.
+    ///
+    /// First all ranges of kinds are compared at some sizes; then the best of them is looked at closely, with every size near by.
+    /// Where many wait, samples stand for them in the comparison: 1,000 requests of eight kinds would else take four times as long.
     pub(super) fn pick(&self, queues: &Queues, moment: &Moment) -> Option<Pick> {
-        let places = self.order().len();
+        let later = self.pace(moment.usual.max(1.0) as usize);
+        let (moment, merge) = (*moment, Merge::default());
+        let mut weighing = Weighing { outlook: self, queues, moment, later, merge };
+        let many = queues.len() > MANY;
+        let sampled = if many { weighing.compare(Weighing::sample) } else { None };
+        let refined = sampled.and_then(|sampled| weighing.refine(sampled));
+        let refined = refined.or_else(|| {
+            let exact = weighing.compare(Weighing::weigh)?;
+            weighing.refine(exact)
+        });
+        refined.or_else(|| weighing.likeliest())
+    }
+}
+
+/// What batches are weighed by.
+struct Weighing<'a> {
+    outlook: &'a Outlook,
+    queues: &'a Queues,
+    moment: Moment,
+    /// Of a batch later.
+    later: Pace,
+    merge: Merge<'a>,
+}
+
+/// The best range so far.
+#[derive(Clone, Copy)]
+struct Favourite<'a> {
+    range: &'a Range,
+    size: usize,
+    worth: f32,
+}
+
+impl<'a> Weighing<'a> {
+    /// The range and size that are worth most, by some measure of them.
+    #[inline]
+    fn compare(
+        &mut self,
+        worth: impl Fn(&mut Self, &Range, &Batch, usize, f32) -> Option<f32>,
+    ) -> Option<Favourite<'a>> {
         // How many wait, and how many kinds have any, before each place in the order.
         let mut waiting = [(0u32, 0u32); KINDS_MAX + 2];
-        for at in 0..places {
-            let here = queues.kind(usize::from(self.order()[at])).len() as u32;
+        for (at, &place) in self.outlook.order().iter().enumerate() {
+            let here = self.queues.kind(usize::from(place)).len() as u32;
             let (count, kinds) = waiting[at];
             waiting[at + 1] = (count + here, kinds + u32::from(here > 0));
         }
-        let mut best: Option<Pick> = None;
-        let mut width = 0;
-        // Narrow ranges first: they are nearly always better, and then bound the rest.
-        loop {
-            for high in 0..places {
-                if waiting[high + 1].0 == waiting[high].0 {
-                    continue; // Without its longest kind it is another range.
-                }
-                let low = high.saturating_sub(width);
-                let (count, kinds) = waiting[high + 1];
-                let available = (count - waiting[low].0) as usize;
-                let narrower = high.saturating_sub(width / 2);
-                let is_known = width > 0
-                    && (high < width && width / 2 >= high
-                        || kinds - waiting[low].1 == kinds - waiting[narrower].1);
-                let bound = self.most(low, high, available);
-                if is_known || best.is_some_and(|best| bound <= best.worth) {
-                    continue;
-                }
-                let sizes = self.sizes().iter().map(|&size| usize::from(size));
-                self.pick_within(queues, moment, low..high + 1, sizes, &mut best);
+        let before = |at: u16| waiting[usize::from(at)];
+        let mut best: Option<Favourite<'_>> = None;
+        for range in self.outlook.ranges() {
+            let count = before(range.high + 1).0;
+            let is_alone = range.narrower > range.high;
+            if count == before(range.high).0
+                || !is_alone && before(range.low).1 == before(range.narrower).1
+            {
+                continue; // Without its longest kind, or with no more kinds than a narrower one, it is another range.
             }
-            if width + 1 >= places {
-                break;
+            let available = (count - before(range.low).0) as usize;
+            let most = self.gain_most(range);
+            for batch in &range.batches {
+                let least = best.map_or(0.0, |best| best.worth);
+                let size = usize::from(batch.size).min(available);
+                if size as f32 * most / batch.mean > least
+                    && let Some(worth) = worth(self, range, batch, size, least)
+                {
+                    best = Some(Favourite { range, size, worth });
+                }
+                if usize::from(batch.size) >= available {
+                    break;
+                }
             }
-            width = (width * 2).clamp(1, places - 1);
         }
-        let Some(coarse) = best else { return self.likeliest(queues, moment) };
-        self.pick_within(queues, moment, coarse.kinds(), self.sizes_near(coarse.size), &mut best);
         best
     }
 
-    /// The sizes between those that were looked at before and after this one.
-    fn sizes_near(&self, size: usize) -> Range<usize> {
-        let sizes = self.sizes();
-        let at = sizes.partition_point(|&other| usize::from(other) < size);
-        let before = if at > 0 { usize::from(sizes[at - 1]) + 1 } else { 1 };
-        before..sizes.get(at + 1).map_or(size + 1, |&after| usize::from(after))
-    }
-
-    /// The same for some kinds, where it is better than the best so far.
-    fn pick_within(
-        &self,
-        queues: &Queues,
-        moment: &Moment,
-        range: Range<usize>,
-        sizes: impl Iterator<Item = usize>,
-        best: &mut Option<Pick>,
-    ) {
-        let (spread, order) = (self.spread(), self.order());
-        let mut longest = Distribution::NOTHING;
-        let mut joined = 0usize;
-        let mut front = Merge::new(queues, order, range.clone(), Time::START);
-        let available: usize =
-            range.clone().map(|at| queues.kind(usize::from(order[at])).len()).sum();
-        for size in sizes {
-            let size = size.min(available);
-            // Who comes first stands for who goes: if some are left out, others of the same kinds take their places.
-            while joined < size {
-                let Some((at, _)) = front.next() else { break };
-                longest.join(self.alone(usize::from(order[at])));
-                joined += 1;
-            }
-            let mean = spread.growth().latency_ns(size, longest.mean(spread.grid()));
-            if best.is_none_or(|best| size as f32 / mean > best.worth) {
-                let mut tried = Time::NEVER;
-                for chance in CHANCES {
-                    let most = longest.quantile(spread.grid(), chance);
-                    let needed = Span(spread.growth().latency_ns(size, most) as u64);
-                    let from = moment.start + needed + moment.resp;
-                    let batch = Batch { longest: &longest, size, mean, from };
-                    self.weigh(queues, moment, &range, &batch, &mut tried, best);
-                }
-            }
-            if size == available {
-                break;
-            }
-        }
-    }
-
-    /// Weighs the batch of the most urgent that are due from a moment on.
+    /// No request of a range gains more than this in any batch: the first of a kind has the least chance later.
     #[inline]
-    fn weigh(
-        &self,
-        queues: &Queues,
-        moment: &Moment,
-        range: &Range<usize>,
-        batch: &Batch<'_>,
-        tried: &mut Time,
-        best: &mut Option<Pick>,
-    ) {
-        let (grid, growth, order) = (self.spread().grid(), self.spread().growth(), self.order());
-        let mut merge = Merge::new(queues, order, range.clone(), batch.from);
-        let (mut gain, mut last) = (0.0, (Time::START, 0));
-        let usual = moment.usual.max(1.0) as usize;
-        for taken in 0..batch.size {
-            let Some((at, request)) = merge.next() else { return };
-            if taken == 0 {
-                if *tried == request.deadline {
-                    return; // The same as with the chance before.
-                }
-                *tried = request.deadline;
+    fn gain_most(&self, range: &Range) -> f32 {
+        let grid = self.outlook.spread().grid();
+        let longest = range.batches.last().map_or(0.0, |batch| batch.mean);
+        let mut least = 1.0f32;
+        for &place in &self.outlook.order()[usize::from(range.low)..=usize::from(range.high)] {
+            let place = usize::from(place);
+            let Some(first) = self.queues.kind(place).first() else { continue };
+            let later = self.later.alone_within(self.left(first) - longest);
+            least = least.min(self.outlook.alone(place).ended_by(grid, later));
+        }
+        1.0 - LATER * least
+    }
+
+    /// What a batch is worth, about: of each kind some requests stand for those that would be in it.
+    #[inline]
+    fn sample(&mut self, range: &Range, batch: &Batch, size: usize, least: f32) -> Option<f32> {
+        let Moment { start, resp, .. } = self.moment;
+        let from = start + batch.needed[COARSE] + resp;
+        let places = &self.outlook.order()[usize::from(range.low)..=usize::from(range.high)];
+        self.merge.begin(self.queues, places, from);
+        let many: usize = self.merge.0.iter().map(|(waiting, _)| waiting.len()).sum();
+        if many < size {
+            return None;
+        }
+        let share = size as f32 / many as f32;
+        let samples = if self.merge.0.len() == 1 { 3 } else { 1 };
+        let pace = self.outlook.pace(size);
+        let mut gain = 0.0;
+        for &(waiting, place) in &self.merge.0 {
+            let members = share * waiting.len() as f32;
+            let mut sum = 0.0;
+            for sample in 0..samples {
+                let at = members * (2 * sample + 1) as f32 / (2 * samples) as f32;
+                let request = &waiting[(at as usize).min(waiting.len() - 1)];
+                sum += self.gain(usize::from(place), self.left(request), batch, pace);
             }
-            last = (request.deadline, request.id.0);
-            let left = ((request.deadline - moment.resp) - moment.start).0 as f32;
-            let now = batch.longest.ended_by(grid, growth.alone_within(batch.size, left));
-            let alone = self.alone(usize::from(order[at]));
-            let later = alone.ended_by(grid, growth.alone_within(usual, left - batch.mean));
-            gain += now - LATER * later;
+            gain += members * sum / samples as f32;
         }
         let worth = gain / batch.mean;
-        if worth > 0.0 && best.is_none_or(|best| worth > best.worth) {
-            *best = Some(Pick {
-                worth,
-                low: range.start as u16,
-                high: range.end as u16 - 1,
-                size: batch.size,
-                from: batch.from,
-                last,
-                mean: Span(batch.mean as u64),
-            });
+        (worth > least).then_some(worth)
+    }
+
+    /// What a batch is worth: of those who are due late enough to have a fair chance, the most urgent.
+    #[inline]
+    fn weigh(&mut self, range: &Range, batch: &Batch, size: usize, least: f32) -> Option<f32> {
+        let from = self.moment.start + batch.needed[COARSE] + self.moment.resp;
+        let places = &self.outlook.order()[usize::from(range.low)..=usize::from(range.high)];
+        self.merge.begin(self.queues, places, from);
+        let pace = self.outlook.pace(size);
+        let mut gain = 0.0;
+        for _ in 0..size {
+            let (place, request) = self.merge.next()?;
+            gain += self.gain(place, self.left(request), batch, pace);
         }
+        let worth = gain / batch.mean;
+        (worth > least).then_some(worth)
+    }
+
+    /// How many nanoseconds a batch may take that a request is in.
+    #[inline]
+    fn left(&self, request: &Request) -> f32 {
+        (request.deadline - (self.moment.start + self.moment.resp)).0 as f32
+    }
+
+    /// By how much likelier a request with so much time left is in time in this batch than later.
+    #[inline]
+    fn gain(&self, place: usize, left: f32, batch: &Batch, pace: Pace) -> f32 {
+        let grid = self.outlook.spread().grid();
+        let later = self.later.alone_within(left - batch.mean);
+        batch.longest.ended_by(grid, pace.alone_within(left))
+            - LATER * self.outlook.alone(place).ended_by(grid, later)
+    }
+
+    /// The best of a range: every size near that of the favourite, every chance, and batches of whom there is.
+    fn refine(&mut self, favourite: Favourite<'_>) -> Option<Pick> {
+        let Favourite { range, size, .. } = favourite;
+        let sizes = range.batches.iter().map(|batch| usize::from(batch.size));
+        let below = sizes.clone().take_while(|&other| other < size).last().unwrap_or(0);
+        let above = sizes.clone().find(|&other| other > size).unwrap_or(size);
+        let usual = range.batches.iter().find(|batch| usize::from(batch.size) >= size)?;
+        let Moment { start, resp, .. } = self.moment;
+        // Those in question, the most urgent first: every batch is some of them that are next to each other.
+        let places = &self.outlook.order()[usize::from(range.low)..=usize::from(range.high)];
+        self.merge.begin(self.queues, places, start + usual.needed[0] + resp);
+        let mut members: Vec<(usize, f32, &Request)> = Vec::with_capacity(CLOSE * above);
+        while members.len() < CLOSE * above
+            && let Some((place, request)) = self.merge.next()
+        {
+            members.push((place, self.left(request), request));
+        }
+        let (mut longest, mut best) = (Distribution::NOTHING, None::<Pick>);
+        for size in 1..=above.min(members.len()) {
+            longest.join(self.outlook.alone(members[size - 1].0));
+            if size <= below {
+                continue;
+            }
+            let batch = self.outlook.batch(size, longest);
+            let pace = self.outlook.pace(size);
+            let mut tried = usize::MAX;
+            for needed in batch.needed {
+                let from = start + needed + resp;
+                let first = members.partition_point(|(_, _, request)| request.deadline < from);
+                let Some(batch_of) = members.get(first..first + size) else { break };
+                let least = best.map_or(0.0, |best| best.worth);
+                if first == tried || size as f32 / batch.mean <= least {
+                    continue;
+                }
+                tried = first;
+                let gain =
+                    |&(place, left, _): &(usize, f32, _)| self.gain(place, left, &batch, pace);
+                let worth = batch_of.iter().map(gain).sum::<f32>() / batch.mean;
+                if worth > least {
+                    let last = batch_of[size - 1].2;
+                    let (low, high, mean) = (range.low, range.high, Span(batch.mean as u64));
+                    let last = (last.deadline, last.id.0);
+                    best = Some(Pick { worth, low, high, size, from, last, mean });
+                }
+            }
+        }
+        best
     }
 
     /// Where nobody has a fair chance: of the last of each kind, the one that is likeliest to be in time.
-    fn likeliest(&self, queues: &Queues, moment: &Moment) -> Option<Pick> {
-        let (grid, growth) = (self.spread().grid(), self.spread().growth());
+    fn likeliest(&self) -> Option<Pick> {
+        let (outlook, grid) = (self.outlook, self.outlook.spread().grid());
         let mut best: Option<Pick> = None;
-        for (at, &place) in self.order().iter().enumerate() {
-            let Some(request) = queues.kind(usize::from(place)).last() else { continue };
-            let alone = self.alone(usize::from(place));
-            let due = request.deadline - moment.resp;
-            let left = (due - moment.start).0 as f32;
-            let mean = growth.latency_ns(1, alone.mean(grid));
-            let worth = alone.ended_by(grid, growth.alone_within(1, left)) / mean;
+        for (at, &place) in outlook.order().iter().enumerate() {
+            let Some(request) = self.queues.kind(usize::from(place)).last() else { continue };
+            let alone = outlook.alone(usize::from(place));
+            let left = self.left(request);
+            let batch = outlook.batch(1, *alone);
+            let worth = alone.ended_by(grid, outlook.pace(1).alone_within(left)) / batch.mean;
             if best.is_none_or(|best| worth > best.worth) {
                 best = Some(Pick {
                     worth,
@@ -250,20 +322,10 @@ impl Outlook {
                     size: 1,
                     from: request.deadline,
                     last: (request.deadline, request.id.0),
-                    mean: Span(mean as u64),
+                    mean: Span(batch.mean as u64),
                 });
             }
         }
         best
     }
-}
-
-/// A batch that is weighed.
-struct Batch<'a> {
-    longest: &'a Distribution,
-    size: usize,
-    /// How long it takes on average, in nanoseconds.
-    mean: f32,
-    /// Who is due before gives way.
-    from: Time,
 }

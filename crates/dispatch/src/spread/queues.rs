@@ -23,6 +23,12 @@ impl Queues {
         kind.index().min(self.kinds.len() - 1)
     }
 
+    /// How many wait.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.kinds.iter().map(Queue::len).sum()
+    }
+
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.kinds.iter().all(Queue::is_empty)
