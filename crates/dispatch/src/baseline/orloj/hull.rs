@@ -10,8 +10,6 @@
 //! not be found: a new line that is not above the bridge's end leaves it where it is, and so does one that goes and was
 //! not part of it. The tree is balanced by weight; rotations cost two bridges.
 
-use std::cmp::Reverse;
-
 /// A priority that changes with time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
@@ -27,21 +25,44 @@ impl Point {
     pub fn at(&self, x: f64) -> f64 {
         self.alpha * x + self.beta
     }
+
+    /// By how much it is above another at x. From differences, so that lines are told apart that are nearly the same.
+    #[inline]
+    fn above(&self, other: &Self, x: f64) -> f64 {
+        (self.alpha - other.alpha) * x + (self.beta - other.beta)
+    }
+
+    /// The order of the tree.
+    #[inline]
+    fn is_before(&self, other: &Self) -> bool {
+        (self.alpha, self.beta) < (other.alpha, other.beta)
+    }
 }
 
 /// A priority queue whose priorities change with time. Of equal points the least key goes first.
 #[derive(Clone, Debug)]
 pub struct HullQueue<K> {
     root: Option<Child>,
-    leaves: Vec<(Point, K)>,
+    leaves: Vec<Leaf<K>>,
     /// What a query needs of each inner node; the rest is in `nodes`, so that this stays in the cache.
     gates: Vec<Gate>,
-    nodes: Vec<Node<K>>,
+    nodes: Vec<Node>,
     /// Places of leaves and inner nodes that are gone.
     free_leaves: Vec<u32>,
     free_nodes: Vec<u32>,
     /// The inner nodes from the root to where something changes; empty between calls.
     path: Vec<u32>,
+    len: usize,
+}
+
+/// The members at one point.
+#[derive(Clone, Debug)]
+struct Leaf<K> {
+    point: Point,
+    /// The least key.
+    first: K,
+    /// The other keys, the least last.
+    others: Vec<K>,
 }
 
 /// Below an inner node: another, or a leaf.
@@ -67,14 +88,12 @@ struct Gate {
 
 /// The rest of an inner node.
 #[derive(Clone, Copy, Debug)]
-struct Node<K> {
-    /// The priority at the gate: both halves have it there.
-    y: f64,
-    /// Who has it there in the lower half, and in the upper half: the ends of the bridge.
+struct Node {
+    /// Who is first at the gate in the lower half, and in the upper half, equally: the ends of the bridge.
     ends: (Point, Point),
-    /// No member of the lower half is this or above, every one of the upper half is. Who it was may be gone.
-    split: (Point, K),
-    /// How many members the halves have.
+    /// No point of the lower half is this or behind it, every one of the upper half is. Its members may be gone.
+    split: Point,
+    /// How many points the halves have.
     counts: (u32, u32),
 }
 
@@ -88,6 +107,7 @@ impl<K> Default for HullQueue<K> {
             free_leaves: Vec::new(),
             free_nodes: Vec::new(),
             path: Vec::new(),
+            len: 0,
         }
     }
 }
@@ -95,7 +115,7 @@ impl<K> Default for HullQueue<K> {
 impl<K: Copy + Ord> HullQueue<K> {
     /// How many members it has.
     pub fn len(&self) -> usize {
-        self.leaves.len() - self.free_leaves.len()
+        self.len
     }
 
     /// Whether it has none.
@@ -111,39 +131,34 @@ impl<K: Copy + Ord> HullQueue<K> {
             let gate = &self.gates[node];
             at = if x >= gate.x { gate.upper } else { gate.lower };
         }
-        Some(self.leaves[at.leaf()])
+        let leaf = &self.leaves[at.leaf()];
+        Some((leaf.point, leaf.first))
     }
 
     /// Adds a member with this priority, which is finite.
     pub fn insert(&mut self, point: Point, key: K) {
         assert!(point.alpha.is_finite() && point.beta.is_finite(), "priorities are finite");
-        let leaf = self.new_leaf(point, key);
-        let Some(mut at) = self.root else {
-            self.root = Some(leaf);
+        self.len += 1;
+        let Some(at) = self.walk_to(point) else {
+            self.root = Some(self.new_leaf(point, key));
             return;
         };
-        while let Some(node) = at.node() {
-            self.path.push(node as u32);
-            let is_below = before((point, key), self.nodes[node].split);
-            let (gate, counts) = (&self.gates[node], &mut self.nodes[node].counts);
-            at = if is_below {
-                counts.0 += 1;
-                gate.lower
-            } else {
-                counts.1 += 1;
-                gate.upper
-            };
+        let leaf = &mut self.leaves[at.leaf()];
+        if leaf.point == point {
+            self.path.clear();
+            return leaf.add(key);
         }
-        let other = self.leaves[at.leaf()];
-        let (lower, upper) = if before((point, key), other) { (leaf, at) } else { (at, leaf) };
-        let split = self.leaves[upper.leaf()];
-        let joined = self.new_node(lower, upper, split);
+        let other = leaf.point;
+        let leaf = self.new_leaf(point, key);
+        let is_before = point.is_before(&other);
+        let (lower, upper) = if is_before { (leaf, at) } else { (at, leaf) };
+        let joined = self.new_node(lower, upper, if is_before { other } else { point });
         self.put_below_path(at, joined);
         while let Some(node) = self.path.pop() {
             let node = node as usize;
-            let x = self.gates[node].x;
-            // Equal is not above: those that meet the bridge's end leave it where it is.
-            let stays = x.is_finite() && point.at(x) <= self.nodes[node].y;
+            *self.nodes[node].count(&point) += 1;
+            let (x, end) = (self.gates[node].x, self.nodes[node].ends.0);
+            let stays = x.is_finite() && point.above(&end, x) <= 0.0;
             if !self.balance(node) && !stays {
                 self.find_bridge(node);
             }
@@ -152,16 +167,17 @@ impl<K: Copy + Ord> HullQueue<K> {
 
     /// Takes a member out, by the priority it was added with; false if it is not there.
     pub fn remove(&mut self, point: Point, key: K) -> bool {
-        let Some(mut at) = self.root else { return false };
-        while let Some(node) = at.node() {
-            self.path.push(node as u32);
-            let gate = &self.gates[node];
-            let is_below = before((point, key), self.nodes[node].split);
-            at = if is_below { gate.lower } else { gate.upper };
-        }
-        if self.leaves[at.leaf()] != (point, key) {
+        let Some(at) = self.walk_to(point) else { return false };
+        let leaf = &mut self.leaves[at.leaf()];
+        let is_last = leaf.others.is_empty();
+        if leaf.point != point || (is_last && leaf.first != key) || (!is_last && !leaf.take(key)) {
             self.path.clear();
             return false;
+        }
+        self.len -= 1;
+        if !is_last {
+            self.path.clear();
+            return true;
         }
         self.free_leaves.push(at.leaf() as u32);
         let Some(parent) = self.path.pop() else {
@@ -174,9 +190,8 @@ impl<K: Copy + Ord> HullQueue<K> {
         self.put_below_path(Child(parent), other);
         while let Some(node) = self.path.pop() {
             let node = node as usize;
-            let Node { ends, split, ref mut counts, .. } = self.nodes[node];
-            let count = if before((point, key), split) { &mut counts.0 } else { &mut counts.1 };
-            *count -= 1;
+            *self.nodes[node].count(&point) -= 1;
+            let ends = self.nodes[node].ends;
             let stays = ends.0 != point && ends.1 != point;
             if !self.balance(node) && !stays {
                 self.find_bridge(node);
@@ -190,19 +205,31 @@ impl<K: Copy + Ord> HullQueue<K> {
         *self = Self::default();
     }
 
+    /// The leaf where a point is, or beside which it would be; the nodes above it are then in the path.
+    fn walk_to(&mut self, point: Point) -> Option<Child> {
+        let mut at = self.root?;
+        while let Some(node) = at.node() {
+            self.path.push(node as u32);
+            let gate = &self.gates[node];
+            at = if point.is_before(&self.nodes[node].split) { gate.lower } else { gate.upper };
+        }
+        Some(at)
+    }
+
     fn new_leaf(&mut self, point: Point, key: K) -> Child {
+        let new = Leaf { point, first: key, others: Vec::new() };
         if let Some(leaf) = self.free_leaves.pop() {
-            self.leaves[leaf as usize] = (point, key);
+            self.leaves[leaf as usize] = new;
             return Child(leaf | LEAF);
         }
-        self.leaves.push((point, key));
+        self.leaves.push(new);
         Child((self.leaves.len() - 1) as u32 | LEAF)
     }
 
-    fn new_node(&mut self, lower: Child, upper: Child, split: (Point, K)) -> Child {
+    fn new_node(&mut self, lower: Child, upper: Child, split: Point) -> Child {
         let gate = Gate { x: 0.0, lower, upper };
         let ends = (Point::default(), Point::default());
-        let node = Node { y: 0.0, ends, split, counts: (1, 1) };
+        let node = Node { ends, split, counts: (1, 1) };
         let at = match self.free_nodes.pop() {
             Some(at) => {
                 (self.gates[at as usize], self.nodes[at as usize]) = (gate, node);
@@ -234,7 +261,7 @@ impl<K: Copy + Ord> HullQueue<K> {
     fn balance(&mut self, node: usize) -> bool {
         let (lower, upper) = self.nodes[node].counts;
         if upper > HEAVY * lower {
-            let heavy = self.gates[node].upper.node().expect("several members have a node");
+            let heavy = self.gates[node].upper.node().expect("several points have a node");
             let (inner, outer) = self.nodes[heavy].counts;
             if inner >= INNER * outer {
                 let freed = self.turn_right(heavy);
@@ -243,7 +270,7 @@ impl<K: Copy + Ord> HullQueue<K> {
             let freed = self.turn_left(node);
             self.find_bridge(freed);
         } else if lower > HEAVY * upper {
-            let heavy = self.gates[node].lower.node().expect("several members have a node");
+            let heavy = self.gates[node].lower.node().expect("several points have a node");
             let (outer, inner) = self.nodes[heavy].counts;
             if inner >= INNER * outer {
                 let freed = self.turn_left(heavy);
@@ -293,73 +320,94 @@ impl<K: Copy + Ord> HullQueue<K> {
     /// Finds where the upper half of a node overtakes its lower half.
     ///
     /// Both are convex over x, and the upper one rises faster everywhere, so there is one such place. What is known of a half
-    /// before one goes down into it is its priority at its own gate, and the two lines that meet there, which are below it
-    /// everywhere else. Each step finds out on which side of a gate the place is, and so leaves out a half of a half.
+    /// before one goes down into it are the two lines that meet at its own gate, and are below it everywhere else. Each step finds out on which side of a gate the place is, and so leaves out a half of a half.
+    ///
+    /// Lines that are nearly the same meet anywhere, by rounding. So the place is kept between the gates that it was found to be
+    /// after and before, and gates beyond those are not asked: then the halves differ by no more than rounding there.
     fn find_bridge(&mut self, node: usize) {
         let Gate { lower: mut low, upper: mut high, .. } = self.gates[node];
-        let rise = self.nodes[node].split.0.alpha;
+        let rise = self.nodes[node].split.alpha;
+        let (mut after, mut until) = (f64::NEG_INFINITY, f64::INFINITY);
         let ends = loop {
-            // A half that is overtaken before or after all time leaves nothing to choose.
-            low = self.skip(low);
-            high = self.skip(high);
-            match (low.node(), high.node()) {
-                (None, None) => break (self.leaves[low.leaf()].0, self.leaves[high.leaf()].0),
+            (low, high) = (self.skip(low, after, until), self.skip(high, after, until));
+            let (is_before_low, is_before_high) = match (low.node(), high.node()) {
+                (None, None) => {
+                    break (self.leaves[low.leaf()].point, self.leaves[high.leaf()].point);
+                }
                 (None, Some(other)) => {
-                    let gate = self.gates[other];
-                    let line = self.leaves[low.leaf()].0;
-                    let is_before = line.at(gate.x) <= self.nodes[other].y;
-                    high = if is_before { gate.lower } else { gate.upper };
+                    let line = self.leaves[low.leaf()].point;
+                    let x = self.gates[other].x;
+                    (None, Some(line.above(&self.nodes[other].ends.0, x) <= 0.0))
                 }
                 (Some(one), None) => {
-                    let gate = self.gates[one];
-                    let line = self.leaves[high.leaf()].0;
-                    let is_before = line.at(gate.x) >= self.nodes[one].y;
-                    low = if is_before { gate.lower } else { gate.upper };
+                    let line = self.leaves[high.leaf()].point;
+                    let x = self.gates[one].x;
+                    (Some(line.above(&self.nodes[one].ends.1, x) >= 0.0), None)
                 }
-                (Some(one), Some(other)) => {
-                    let (gate, other_gate) = (self.gates[one], self.gates[other]);
-                    let ((x, y), (other_x, other_y)) =
-                        ((gate.x, self.nodes[one].y), (other_gate.x, self.nodes[other].y));
-                    let (ends, other_ends) = (self.nodes[one].ends, self.nodes[other].ends);
-                    if x <= other_x {
-                        if other_ends.0.at(x) >= y {
-                            (low, high) = (gate.lower, other_gate.lower);
-                        } else if ends.1.at(other_x) > other_y {
-                            (low, high) = (gate.upper, other_gate.upper);
-                        } else if other_y - y <= rise * (other_x - x) {
-                            // The upper half falls at least that fast towards x: there it is still below.
-                            low = gate.upper;
-                        } else {
-                            // The lower half rises at most that fast towards the other x: there it is below.
-                            high = other_gate.lower;
-                        }
-                    } else {
-                        // At least one of the two holds, but for rounding.
-                        let is_after = ends.0.at(other_x) > other_y;
-                        if other_ends.1.at(x) >= y || !is_after {
-                            low = gate.lower;
-                        }
-                        if is_after {
-                            high = other_gate.upper;
-                        }
-                    }
-                }
-            }
+                (Some(one), Some(other)) => self.compare(one, other, rise),
+            };
+            low = self.descend(low, is_before_low, (&mut after, &mut until));
+            high = self.descend(high, is_before_high, (&mut after, &mut until));
         };
-        let x = overtakes(ends.0, ends.1);
+        let x = overtakes(ends.0, ends.1).max(after).min(until);
         self.gates[node].x = x;
-        (self.nodes[node].y, self.nodes[node].ends) = (ends.1.at(x), ends);
+        self.nodes[node].ends = ends;
     }
 
-    /// Goes down where one half is the other's superior for all time.
+    /// Whether the place where one node is overtaken by another, all of which rises at least so fast and all of the one at most,
+    /// is before the one's gate, and before the other's: at least one of the two is found out.
     #[inline]
-    fn skip(&self, mut at: Child) -> Child {
+    fn compare(&self, one: usize, other: usize, rise: f64) -> (Option<bool>, Option<bool>) {
+        let (x, other_x) = (self.gates[one].x, self.gates[other].x);
+        // At a gate its lower end is about to be overtaken by its upper end.
+        let ((low, high), (other_low, other_high)) = (self.nodes[one].ends, self.nodes[other].ends);
+        if x > other_x {
+            // At least one of the two holds, but for rounding.
+            let is_after = low.above(&other_high, other_x) > 0.0;
+            let is_before = other_high.above(&low, x) >= 0.0 || !is_after;
+            (is_before.then_some(true), is_after.then_some(false))
+        } else if other_low.above(&high, x) >= 0.0 {
+            (Some(true), Some(true))
+        } else if high.above(&other_low, other_x) > 0.0 {
+            (Some(false), Some(false))
+        } else {
+            // From the other's gate back to x the other falls by at least `rise`, and from x to there the one rises by at most
+            // that: which of the two is below by this tells either that the other is below at x, or the one at the other's gate.
+            let above = (other_low.alpha - rise) * other_x
+                + (rise - high.alpha) * x
+                + (other_low.beta - high.beta);
+            if above <= 0.0 { (Some(false), None) } else { (None, Some(true)) }
+        }
+    }
+
+    /// The half of a node on the side of its gate where the place is, which is then bounded by the gate.
+    #[inline]
+    fn descend(
+        &self,
+        at: Child,
+        is_before: Option<bool>,
+        (after, until): (&mut f64, &mut f64),
+    ) -> Child {
+        let (Some(is_before), Some(node)) = (is_before, at.node()) else { return at };
+        let gate = &self.gates[node];
+        if is_before {
+            *until = until.min(gate.x);
+            gate.lower
+        } else {
+            *after = after.max(gate.x);
+            gate.upper
+        }
+    }
+
+    /// Goes down past the gates that are not between these two.
+    #[inline]
+    fn skip(&self, mut at: Child, after: f64, until: f64) -> Child {
         while let Some(node) = at.node() {
             let gate = &self.gates[node];
-            if gate.x.is_finite() {
+            if gate.x > after && gate.x < until {
                 break;
             }
-            at = if gate.x < 0.0 { gate.upper } else { gate.lower };
+            at = if gate.x <= after { gate.upper } else { gate.lower };
         }
         at
     }
@@ -372,11 +420,31 @@ fn overtakes(low: Point, high: Point) -> f64 {
     if rise > 0.0 { (low.beta - high.beta) / rise } else { f64::NEG_INFINITY }
 }
 
-/// The order of the tree. Of equal points the one with the least key is the last, and so the first to be found.
-#[inline]
-fn before<K: Ord>(one: (Point, K), other: (Point, K)) -> bool {
-    let key = |(point, key): (Point, K)| (point.alpha, point.beta, Reverse(key));
-    key(one) < key(other)
+impl Node {
+    /// How many points the half has that a point is in.
+    #[inline]
+    fn count(&mut self, point: &Point) -> &mut u32 {
+        if point.is_before(&self.split) { &mut self.counts.0 } else { &mut self.counts.1 }
+    }
+}
+
+impl<K: Copy + Ord> Leaf<K> {
+    fn add(&mut self, key: K) {
+        let more = self.first.max(key);
+        self.first = self.first.min(key);
+        let at = self.others.partition_point(|other| *other > more);
+        self.others.insert(at, more);
+    }
+
+    /// Takes one of several keys; false if it is not there.
+    fn take(&mut self, key: K) -> bool {
+        if self.first == key {
+            self.first = self.others.pop().expect("there are several keys");
+            return true;
+        }
+        let place = self.others.binary_search_by(|other| key.cmp(other));
+        place.map(|at| self.others.remove(at)).is_ok()
+    }
 }
 
 impl Child {
@@ -394,148 +462,4 @@ impl Child {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// What happens to a queue, in small numbers that meet often.
-    #[derive(Clone, Copy, Debug)]
-    enum Step {
-        Insert(i32, i32),
-        Remove(usize),
-        Query(f64),
-        TakeBest(f64),
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            6 => (-20i32..20, -20i32..20).prop_map(|(alpha, beta)| Step::Insert(alpha, beta)),
-            2 => any::<usize>().prop_map(Step::Remove),
-            4 => (0.0..30.0).prop_map(Step::Query),
-            2 => (0.0..3.0).prop_map(Step::TakeBest),
-        ]
-    }
-
-    /// Its shape is as it should be, and every node overtakes where it says.
-    fn check(queue: &HullQueue<u64>) {
-        fn walk(queue: &HullQueue<u64>, at: Child) -> Vec<(Point, u64)> {
-            let Some(node) = at.node() else { return vec![queue.leaves[at.leaf()]] };
-            let (gate, rest) = (queue.gates[node], queue.nodes[node]);
-            let [mut lower, upper] = [gate.lower, gate.upper].map(|child| walk(queue, child));
-            assert_eq!(rest.counts, (lower.len() as u32, upper.len() as u32));
-            let (least, most) = (lower.len().min(upper.len()), lower.len().max(upper.len()));
-            assert!(most <= HEAVY as usize * least, "{least} and {most} members");
-            let split = rest.split;
-            assert!(lower.iter().all(|&one| before(one, split)));
-            assert!(upper.iter().all(|&one| !before(one, split)));
-            if gate.x.is_finite() {
-                let most = |members: &[(Point, u64)]| {
-                    members.iter().map(|(point, _)| point.at(gate.x)).fold(f64::MIN, f64::max)
-                };
-                for found in [most(&lower), most(&upper), rest.ends.0.at(gate.x)] {
-                    assert!((found - rest.y).abs() < 1e-9 * (1.0 + rest.y.abs()));
-                }
-            }
-            lower.extend(upper);
-            lower
-        }
-        let members = queue.root.map_or_else(Vec::new, |root| walk(queue, root));
-        assert_eq!(members.len(), queue.len());
-    }
-
-    /// What a scan finds: the highest priority, to rounding.
-    fn agrees(queue: &HullQueue<u64>, plain: &[(Point, u64)], x: f64) {
-        let Some((point, key)) = queue.best(x) else { return assert!(plain.is_empty()) };
-        let highest = plain.iter().map(|(point, _)| point.at(x)).fold(f64::MIN, f64::max);
-        assert!((point.at(x) - highest).abs() <= 1e-12 * (1.0 + highest.abs()), "{x}");
-        let equal = plain.iter().filter(|(other, _)| *other == point);
-        assert_eq!(equal.map(|&(_, key)| key).min(), Some(key), "the least key of equal points");
-    }
-
-    proptest! {
-        #[test]
-        fn agrees_with_a_scan(steps in prop::collection::vec(step(), 1..300)) {
-            let (mut queue, mut plain) = (HullQueue::default(), Vec::new());
-            for (number, step) in steps.into_iter().enumerate() {
-                // Not in the order of arrival, so that ties are not met by chance.
-                let key = (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                match step {
-                    Step::Insert(alpha, beta) => {
-                        let point = Point { alpha: f64::from(alpha), beta: f64::from(beta) };
-                        queue.insert(point, key);
-                        plain.push((point, key));
-                    }
-                    Step::Remove(pick) if !plain.is_empty() => {
-                        let (point, key) = plain.swap_remove(pick % plain.len());
-                        prop_assert!(queue.remove(point, key));
-                        prop_assert!(!queue.remove(point, key));
-                    }
-                    Step::TakeBest(x) => if let Some((point, key)) = queue.best(x) {
-                        agrees(&queue, &plain, x);
-                        prop_assert!(queue.remove(point, key));
-                        plain.retain(|&(_, other)| other != key);
-                    },
-                    Step::Query(x) => agrees(&queue, &plain, x),
-                    Step::Remove(_) => {}
-                }
-                check(&queue);
-                prop_assert_eq!(queue.len(), plain.len());
-                prop_assert_eq!(queue.is_empty(), plain.is_empty());
-            }
-        }
-
-        #[test]
-        fn agrees_on_points_of_any_size(
-            points in prop::collection::vec((-1e9..1e9f64, -1e9..1e9f64), 1..200),
-            lines in prop::collection::vec(0.0..1e3f64, 20),
-        ) {
-            let (mut queue, mut plain) = (HullQueue::default(), Vec::new());
-            for (key, (alpha, beta)) in (0..).zip(points) {
-                queue.insert(Point { alpha, beta }, key);
-                plain.push((Point { alpha, beta }, key));
-            }
-            lines.iter().for_each(|&x| agrees(&queue, &plain, x));
-        }
-    }
-
-    /// All on a circle: every one is on the hull, which is the worst that can be.
-    #[test]
-    fn a_hull_of_all_members_is_taken_off_in_order() {
-        let mut queue = HullQueue::default();
-        let on_circle = |at: u64| {
-            let angle = std::f64::consts::FRAC_PI_2 * (at as f64 + 0.5) / 1000.0;
-            Point { alpha: angle.sin(), beta: angle.cos() }
-        };
-        // In an order that is neither up nor down.
-        (0..1000).map(|at| at * 367 % 1000).for_each(|at| queue.insert(on_circle(at), at));
-        check(&queue);
-        for at in 0..1000 {
-            let x = on_circle(at).alpha / on_circle(at).beta;
-            assert_eq!(queue.best(x).map(|(_, key)| key), Some(at));
-        }
-        for at in (0..1000).rev() {
-            let (point, key) = queue.best(1e9).unwrap();
-            assert_eq!(key, at, "late, whoever rises fastest is first");
-            assert!(queue.remove(point, key));
-        }
-        assert!(queue.is_empty());
-    }
-
-    /// As in Orloj: whoever comes later has the later deadline.
-    #[test]
-    fn members_that_come_in_order_keep_the_tree_in_balance() {
-        let mut queue = HullQueue::default();
-        for at in 0..5000u64 {
-            queue.insert(Point { alpha: (-(at as f64) / 1000.0).exp(), beta: 0.0 }, at);
-            if at >= 1000 {
-                let (point, key) = queue.best(1.0).unwrap();
-                assert_eq!(key, at - 1000);
-                assert!(queue.remove(point, key));
-            }
-            if at % 100 == 0 {
-                check(&queue);
-            }
-        }
-    }
-}
+mod tests;

@@ -4,13 +4,19 @@
 //! time ([`score`]). The size whose queue has the earliest deadline is sent, with the requests of the highest
 //! priority (algorithm 1).
 //!
-//! How the text was read, where it leaves something open:
-//! - Algorithm 1 takes sizes in descending order of their deadlines; its text says the earliest deadline first, which is done
-//!   here, the larger size first where deadlines are equal. A size that has fewer requests than it needs is passed over.
+//! How the text was read, where it leaves something open. Where several readings are possible, the one was taken that comes
+//! nearest to the finish rates of its two-modal load; `sim/tests/orloj.rs` has them.
+//! - Algorithm 1 takes sizes in descending order of (deadline, size), its text the earliest deadline first. The text is followed,
+//!   the larger size first where deadlines are equal: so it is the largest batch that the most urgent request is
+//!   feasible for. (In descending order it would be the largest that anybody is feasible for.) A size that has fewer requests
+//!   than it needs is passed over, and batches are of exactly that size.
+//! - The sizes are powers of two up to 16, as in Clockwork, which it was built on.
 //! - Equation 2's h is a density (see [`score`]).
-//! - Which distribution a batch has, before it is known who is in it (4.3): the request itself is of its own kind, its companions are
-//!   of any, in the shares that the model's requests have. `EstimateBatchLatency` is the mean of that.
-//! - A request leaves a size's queue when it can no longer be in time there on average, and is dropped when it has left the last.
+//! - Which distribution L has, before it is known who is in the batch (4.3): the request itself is of its own kind, its
+//!   companions are of any, in the shares that the model's requests have.
+//! - `EstimateBatchLatency(r, bs)` is equation 3 for as long as requests of r's kind take on average: nothing else is known of the
+//!   batch when a request is judged. A request leaves a size's queue when its deadline is nearer than that, stays in those of the smaller
+//!   sizes, and is dropped when it has left the last.
 //! - Several models share the executors: that with the earliest deadline goes first. Where classes of executors
 //!   differ, each has its own queues.
 

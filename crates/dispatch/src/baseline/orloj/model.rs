@@ -54,7 +54,7 @@ impl Model {
     /// Queues a request; false if it is hopeless.
     pub(super) fn push(&mut self, now: Time, request: Request) -> bool {
         let due = request.deadline - self.resp;
-        if self.least(request.kind).is_none_or(|expected| now + expected > due) {
+        if self.least(request.kind).is_none_or(|estimate| now + estimate > due) {
             return false;
         }
         let end = self.end(&request);
@@ -115,12 +115,12 @@ impl Model {
 
     /// The first moment at which a request is not feasible for any size.
     fn end(&self, request: &Request) -> Time {
-        let expected = self.least(request.kind).expect("nobody waits where no size is feasible");
-        (request.deadline - self.resp - expected).next()
+        let estimate = self.least(request.kind).expect("nobody waits where no size is feasible");
+        (request.deadline - self.resp - estimate).next()
     }
 
     /// What a request of this kind takes at least, on average.
     fn least(&self, kind: KindId) -> Option<Span> {
-        self.shelves.iter().map(|shelf| shelf.expected(kind)).min()
+        self.shelves.iter().map(|shelf| shelf.estimate(kind)).min()
     }
 }

@@ -9,7 +9,7 @@
 //! The text's h must be a density, the probability of a bin over its width: with the probability itself the priority would
 //! jump where bins of different widths meet.
 
-use fermata_core::{Distribution, KindId, Profile, Span, Time};
+use fermata_core::{Distribution, KindId, Profile, Span, Spread, Time};
 
 use super::hull::Point;
 
@@ -18,8 +18,8 @@ use super::hull::Point;
 pub(super) struct Score {
     /// The parameter of the anticipated delay, per nanosecond.
     rate: f64,
-    /// How long the batch takes on average.
-    expected: Span,
+    /// From the decision to the end of the batch, as feasibility is judged.
+    estimate: Span,
     /// By the time that is left, the least first.
     rows: Vec<Row>,
 }
@@ -43,54 +43,28 @@ pub(super) struct Place {
 }
 
 impl Score {
-    /// For batches that take as long as some distribution says: the probability of each bin, and when it begins and ends, in
-    /// nanoseconds and in order. `expected` is the mean, `lead` what passes before a batch begins.
-    fn new(
-        bins: impl Iterator<Item = (f64, f64, f64)>,
-        expected: f64,
-        lead: Span,
-        rate: f64,
-    ) -> Self {
-        let mut rows: Vec<Row> = Vec::new();
-        // What the bins so far add to the rise, for a deadline at `end`.
-        let (mut behind, mut end) = (0.0, 0.0);
-        for (share, from, to) in bins {
-            if from > end && !rows.is_empty() {
-                rows.push(Row::new(end, lead, behind, 0.0));
-            }
-            behind *= (rate * (end - from)).exp();
-            if to > from {
-                let height = share / (to - from) / (expected * rate);
-                rows.push(Row::new(from, lead, behind - height, height));
-                behind =
-                    behind * (rate * (from - to)).exp() - height * (rate * (from - to)).exp_m1();
-            } else {
-                behind += share / expected;
-            }
-            end = to;
-        }
-        rows.push(Row::new(end, lead, behind, 0.0));
-        Self { rate, expected: Span(expected as u64) + lead, rows }
-    }
-
-    /// For a request of a kind that is joined by `size - 1` others of any kind.
+    /// For a request of a kind that is joined by `size - 1` others of any kind. `lead` passes before a batch begins, and the
+    /// anticipated delay has this rate, per nanosecond.
     pub(super) fn of(profile: &Profile, kind: KindId, size: usize, lead: Span, rate: f64) -> Self {
         let Some(spread) = profile.spread() else {
-            let always = profile.latency(size).0 as f64;
-            return Self::new(std::iter::once((1.0, always, always)), always, lead, rate);
+            let always = profile.latency(size);
+            let point = (1.0, always.0 as f64, always.0 as f64);
+            let rows = rows(std::iter::once(point), always.0 as f64, lead, rate);
+            return Self { rate, estimate: always + lead, rows };
         };
         let (grid, growth) = (spread.grid(), spread.growth());
-        let mut longest: Distribution = spread.mixture().longest_of(size - 1);
-        longest.join(spread.alone(kind));
-        let took = |alone: f32| f64::from(growth.latency_ns(size, alone));
+        let took = |alone: f32| f64::from(growth.latency_ns(size, alone)).max(1.0);
+        let longest = longest(spread, kind, size);
         let bins = longest.bins(grid);
         let bins = bins.map(|(share, from, to)| (f64::from(share), took(from), took(to)));
-        Self::new(bins, took(longest.mean(grid)).max(1.0), lead, rate)
+        let rows = rows(bins, took(longest.mean(grid)), lead, rate);
+        Self { rate, estimate: Span(took(spread.mean(kind)) as u64) + lead, rows }
     }
 
-    /// From the decision to the end of the batch, on average.
-    pub(super) fn expected(&self) -> Span {
-        self.expected
+    /// From the decision to the end of a batch, if the request is neither shorter nor longer than its kind is on average, and
+    /// the longest of the batch (the text's `EstimateBatchLatency`).
+    pub(super) fn estimate(&self) -> Span {
+        self.estimate
     }
 
     /// The priority for a cost that steps up to each of these values at its deadline (appendix B): the sum over the steps.
@@ -114,17 +88,44 @@ impl Score {
     }
 }
 
-impl Row {
-    fn new(from: f64, lead: Span, rise: f64, level: f64) -> Self {
-        Self { from: Span(from as u64) + lead, rise, level }
+/// How long the longest takes of a request of a kind and `size - 1` others of any kind.
+fn longest(spread: &Spread, kind: KindId, size: usize) -> Distribution {
+    let mut longest = spread.mixture().longest_of(size - 1);
+    longest.join(spread.alone(kind));
+    longest
+}
+
+/// For a batch that takes as long as some distribution says: the probability of each bin, and when it begins and ends, in
+/// nanoseconds and in order; `mean` is that of all.
+fn rows(bins: impl Iterator<Item = (f64, f64, f64)>, mean: f64, lead: Span, rate: f64) -> Vec<Row> {
+    let row = |from: f64, rise, level| Row { from: Span(from as u64) + lead, rise, level };
+    let mut rows = Vec::new();
+    // What the bins so far add to the rise, for a deadline at `end`.
+    let (mut behind, mut end) = (0.0, 0.0);
+    for (share, from, to) in bins {
+        if from > end && !rows.is_empty() {
+            rows.push(row(end, behind, 0.0));
+        }
+        behind *= (rate * (end - from)).exp();
+        if to > from {
+            let height = share / (to - from) / (mean * rate);
+            rows.push(row(from, behind - height, height));
+            let width = rate * (from - to);
+            behind = behind * width.exp() - height * width.exp_m1();
+        } else {
+            behind += share / mean;
+        }
+        end = to;
     }
+    rows.push(row(end, behind, 0.0));
+    rows
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use fermata_core::{Growth, Spread};
+    use fermata_core::Growth;
 
     use super::*;
 
@@ -132,6 +133,11 @@ mod tests {
 
     fn ms(ms: f64) -> Time {
         Time::from_ms(ms)
+    }
+
+    fn score(bins: &[(f64, f64, f64)], rate: f64) -> Score {
+        let rows = rows(bins.iter().copied(), mean(bins), Span::ZERO, rate);
+        Score { rate, estimate: Span::ZERO, rows }
     }
 
     /// The priority at a moment.
@@ -173,7 +179,7 @@ mod tests {
     fn the_priority_is_equation_one() {
         for rate in [1e-4, 1e-3, 1e-2].map(|per_ms| per_ms / 1e6) {
             let bins = bins();
-            let score = Score::new(bins.iter().copied(), mean(&bins), Span::ZERO, rate);
+            let score = score(&bins, rate);
             for left in [5.0, 12.0, 20.0, 22.0, 40.0, 61.0, 89.0, 90.5, 95.0, 300.0] {
                 let costs = [(ms(1000.0), 1.0)];
                 let found = at(&score, ms(1000.0 - left), ms(400.0), &costs);
@@ -192,7 +198,7 @@ mod tests {
     fn a_cost_of_several_steps_is_the_sum_of_its_steps() {
         let bins = bins();
         let rate = 1e-2 / 1e6;
-        let score = Score::new(bins.iter().copied(), mean(&bins), Span::ZERO, rate);
+        let score = score(&bins, rate);
         let steps = [(50.0, 1.0), (80.0, 3.0), (200.0, 4.0)];
         let costs = steps.map(|(left, cost)| (ms(500.0 + left), cost));
         let found = at(&score, ms(500.0), ms(0.0), &costs);
@@ -206,7 +212,7 @@ mod tests {
     #[test]
     fn between_milestones_the_priority_moves_as_its_line_says_and_is_never_negative() {
         let bins = bins();
-        let score = Score::new(bins.iter().copied(), mean(&bins), Span::ZERO, RATE);
+        let score = score(&bins, RATE);
         let (base, due) = (ms(0.0), [(ms(120.0), 1.0)]);
         let mut place = score.place(ms(0.0), base, &due);
         let mut milestones = Vec::new();
@@ -228,7 +234,7 @@ mod tests {
     #[test]
     fn the_base_time_does_not_matter() {
         let bins = bins();
-        let score = Score::new(bins.iter().copied(), mean(&bins), Span::ZERO, RATE);
+        let score = score(&bins, RATE);
         let due = [(ms(1e9 + 75.0), 1.0)];
         let [near, far] = [1e9, 1e9 - 1e6].map(|base| at(&score, ms(1e9), ms(base), &due));
         assert!((near / far - 1.0).abs() < 1e-9 && near > 0.0);
@@ -238,7 +244,7 @@ mod tests {
     fn a_model_that_always_takes_the_same_is_a_distribution_of_one_point() {
         let profile = Profile::linear(Span::from_ms(1.0), Span::from_ms(5.0), Span::from_ms(20.0));
         let score = Score::of(&profile.unwrap(), KindId(0), 2, Span::from_ms(0.5), RATE);
-        assert_eq!(score.expected(), Span::from_ms(7.5));
+        assert_eq!(score.estimate(), Span::from_ms(7.5));
         let due = [(ms(30.0), 1.0)];
         // Seven, and half of one before the start.
         for (now, expected) in [(0.0, (-RATE * 22.5e6).exp() / 7e6), (22.4, 1.0 / 7e6), (22.5, 0.0)]
@@ -254,15 +260,18 @@ mod tests {
         let measured = vec![(0.5, runs(50.0)), (0.5, runs(150.0))];
         let growth = Growth { fixed: 0.0, base: 0.9, each: 0.1 };
         let spread = Spread::new(&measured, growth, 16).unwrap();
-        let profile = Profile::spread_out(Arc::new(spread));
-        let expected = |kind: u16, size: usize| {
-            Score::of(&profile, KindId(kind), size, Span::ZERO, RATE).expected().as_ms()
-        };
-        assert!((expected(0, 1) - 55.0).abs() < 1.0 && (expected(1, 1) - 155.0).abs() < 2.0);
+        let mean = |kind: u16, size| longest(&spread, KindId(kind), size).mean(spread.grid()) / 1e6;
+        assert!((mean(0, 1) - 55.0).abs() < 1.0 && (mean(1, 1) - 155.0).abs() < 2.0);
         // Beside one other, a short one is with a short one half of the time.
-        assert!((expected(0, 2) - 1.1 * 106.0).abs() < 3.0, "{}", expected(0, 2));
-        assert!((expected(1, 2) - 1.1 * 156.0).abs() < 3.0, "{}", expected(1, 2));
-        assert!((expected(0, 16) - expected(1, 16)).abs() < 0.5);
-        assert!(expected(0, 1) < expected(9, 1) && expected(9, 1) < expected(1, 1), "unknown kind");
+        assert!((mean(0, 2) - 106.0).abs() < 3.0, "{}", mean(0, 2));
+        assert!((mean(1, 2) - 156.0).abs() < 3.0, "{}", mean(1, 2));
+        assert!((mean(0, 16) - mean(1, 16)).abs() < 0.5);
+        assert!(mean(0, 1) < mean(9, 1) && mean(9, 1) < mean(1, 1), "a kind that is not known");
+        let profile = Profile::spread_out(Arc::new(spread));
+        let estimate = |kind, size| {
+            Score::of(&profile, KindId(kind), size, Span::ZERO, RATE).estimate().as_ms()
+        };
+        assert!((estimate(0, 4) - 1.3 * 55.0).abs() < 1.0, "{}", estimate(0, 4));
+        assert!((estimate(1, 4) - 1.3 * 155.0).abs() < 3.0, "{}", estimate(1, 4));
     }
 }

@@ -65,8 +65,8 @@ impl Shelf {
     }
 
     /// From the decision to the end of a batch with a request of this kind, on average.
-    pub(super) fn expected(&self, kind: KindId) -> Span {
-        self.score(kind).expected()
+    pub(super) fn estimate(&self, kind: KindId) -> Span {
+        self.score(kind).estimate()
     }
 
     /// Whether there are enough for a batch.
@@ -131,11 +131,11 @@ impl Shelf {
     /// What a request's place is now; `None` if it is not feasible.
     fn placed(&self, now: Time, key: Key, kind: KindId) -> Option<Waiting> {
         let (score, due) = (self.score(kind), key.0 - self.resp);
-        if now + score.expected() > due {
+        if now + score.estimate() > due {
             return None;
         }
         let place = score.place(now, self.base, &[(due, 1.0)]);
-        let change = place.until.min((due - score.expected()).next());
+        let change = place.until.min((due - score.estimate()).next());
         Some(Waiting { kind, place, change })
     }
 
@@ -155,6 +155,58 @@ impl Shelf {
             if let Some(waiting) = self.placed(now, key, kind) {
                 self.put(key, waiting);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fermata_core::{Growth, Spread};
+
+    use super::*;
+
+    /// Over many milestones, and base times when the rate is high, who is found has the highest priority of all.
+    #[test]
+    fn the_best_is_the_one_with_the_highest_priority_at_every_moment() {
+        let runs = |from: u64| (0..200).map(|at| Span((from + at % 37) * 1_000_000)).collect();
+        let measured = vec![(0.3, runs(5)), (0.7, runs(60))];
+        let growth = Growth { fixed: 1e6, base: 0.9, each: 0.1 };
+        let spread = Arc::new(Spread::new(&measured, growth, 16).unwrap());
+        let profile = Profile::spread_out(spread);
+        for rate in [1e-4, 0.05].map(|per_ms| per_ms / 1e6) {
+            let place = (ClassId(0), 4);
+            let mut shelf = Shelf::new(&profile, place, Network::default(), rate);
+            let mut requests: BTreeMap<Key, KindId> = BTreeMap::new();
+            let mut bases = BTreeSet::new();
+            for step in 0..4000u64 {
+                let now = Time(step * 3_000_000);
+                shelf.refresh(now);
+                // Deadlines and kinds in no order.
+                let kind = KindId((step * 7 % 3) as u16);
+                let key =
+                    (now + Span(40_000_000 + step * 7_919_123_457 % 400_000_000), RequestId(step));
+                shelf.insert(now, key, kind);
+                requests.insert(key, kind);
+                requests.retain(|key, kind| now + shelf.estimate(*kind) <= key.0);
+                assert!(shelf.waiting.keys().eq(requests.keys()), "step {step}");
+                assert_eq!(shelf.earliest(), requests.keys().next().map(|key| key.0));
+                if step > 100 {
+                    bases.insert(shelf.base); // Nobody waits before that, now and then.
+                }
+                let priority = |key: &Key| {
+                    let place = shelf.score(requests[key]).place(now, now, &[(key.0, 1.0)]);
+                    place.point.at(1.0)
+                };
+                let Some(best) = shelf.best(now) else { continue };
+                let highest = requests.keys().map(priority).fold(0.0, f64::max);
+                assert!(priority(&best) >= highest * (1.0 - 1e-9), "step {step}");
+                if step % 4 == 0 {
+                    shelf.remove(best);
+                    requests.remove(&best);
+                }
+            }
+            assert_eq!(bases.len() > 3, rate > 1e-9, "{} base times", bases.len());
+            assert!(requests.len() > 30, "{} are no test", requests.len());
         }
     }
 }
