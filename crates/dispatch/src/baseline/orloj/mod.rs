@@ -43,6 +43,9 @@ pub(crate) const DELAY_RATE: f64 = 1e-4;
 /// The values it may have: beyond these an exponential of a second is nothing, or the difference of two is.
 pub(crate) const DELAY_RATES: RangeInclusive<f64> = 1e-9..=1.0;
 
+/// A batch that could be sent: its earliest deadline, its size, its model, and the model's shelf. The least goes first.
+type Choice = (Time, Reverse<usize>, ModelId, usize);
+
 /// Queues and executors.
 #[derive(Clone, Debug)]
 pub(crate) struct Orloj {
@@ -167,29 +170,26 @@ impl Orloj {
         if self.waiting.is_empty() || !self.executors.any_idle() {
             return None;
         }
-        let mut best = None;
+        let mut best: Option<(Choice, ExecutorId)> = None;
         for class in self.executors.classes() {
             let Some(executor) = self.executors.first_idle(class) else { continue };
-            let found = self.choose_for(now, class).map(|(key, shelf)| (key, shelf, executor));
-            best = best.into_iter().chain(found).min_by_key(|&(key, ..)| key);
+            let Some(choice) = self.choose_for(now, class) else { continue };
+            if best.is_none_or(|best| choice < best.0) {
+                best = Some((choice, executor));
+            }
         }
-        let ((_, _, model), shelf, executor) = best?;
+        let ((_, _, model, shelf), executor) = best?;
         Some((model, shelf, executor))
     }
 
-    /// The same for one class; the deadline, the size and the model, by which choices are compared, and the shelf.
-    fn choose_for(
-        &mut self,
-        now: Time,
-        class: ClassId,
-    ) -> Option<((Time, Reverse<usize>, ModelId), usize)> {
+    fn choose_for(&mut self, now: Time, class: ClassId) -> Option<Choice> {
         let models = &mut self.models;
-        let candidates = self.waiting.iter().filter_map(|&model| {
+        let choices = self.waiting.iter().filter_map(|&model| {
             let state = models[model.index()].as_mut()?;
             let (deadline, size, shelf) = state.candidate(now, class)?;
-            Some(((deadline, Reverse(size), model), shelf))
+            Some((deadline, Reverse(size), model, shelf))
         });
-        candidates.min()
+        choices.min()
     }
 
     /// Brings the timer of a model, and whether it waits, in line with its requests.
