@@ -46,6 +46,7 @@ sims: ## Simulations of SEEDS random options, optimised, with all assertions
 
 benches: ## Each bench once, for compilation
 	$(CARGO) test --locked --profile sim -p fermata-sim --bench dispatch
+	$(CARGO) test --locked --profile sim -p fermata-dispatch --bench hull
 
 deny: ## Licences, sources and bans of dependencies, where cargo-deny is installed
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check licenses sources bans; \
@@ -54,8 +55,9 @@ deny: ## Licences, sources and bans of dependencies, where cargo-deny is install
 sim: ## One seed, with its options: make sim SEED=7
 	FERMATA_SEED=$(SEED) $(CARGO) test --locked --profile sim -p fermata-sim --test seeds -- --nocapture --test-threads 1
 
-bench: ## What a request costs, by number of models and executors
+bench: ## What a request costs, by number of models and executors, and Orloj's queue, by how many wait
 	$(CARGO) bench --locked -p fermata-sim --bench dispatch
+	$(CARGO) bench --locked -p fermata-dispatch --bench hull
 
 bench-scheduler: ## How many requests a second the scheduler takes: docs/results/scheduler.md (15 minutes)
 	$(CARGO) build --locked --release -p fermata-cli

@@ -152,7 +152,7 @@ fn sim_help() -> String {
     format!(
         "Policies: {policies}; timeout:5ms or timeout:20% (of the SLO) waits that long; \
          deferred-prefix, eager-prefix and timeout:...-prefix gather without early drop; tfserving:5ms,32 \
-         takes a timeout and a largest batch.
+         takes a timeout and a largest batch, orloj:0.001 the rate of the anticipated delay per millisecond.
 
 The file:
   gpus = 8

@@ -24,6 +24,7 @@ mod shard;
 mod spread;
 mod tuning;
 
+pub use baseline::orloj::{HullQueue, Point};
 pub use dispatcher::Dispatcher;
 pub use event::{Action, Actions, Dispatch, DropReason, Event, ModelSpec, Network};
 pub use hub::Hub;

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use fermata_core::Span;
 
-use crate::baseline::{Central, Clipper, Clockwork, Nexus, Shepherd, TfServing, tf_serving};
+use crate::baseline::{Central, Clipper, Clockwork, Nexus, Orloj, Shepherd, TfServing};
+use crate::baseline::{orloj, tf_serving};
 use crate::dispatcher::Dispatcher;
 use crate::event::{Dispatch, Network};
 use crate::rules::{Gather, Rules, Timeout, Window};
@@ -19,6 +20,11 @@ pub enum Policy {
     Clockwork,
     /// Models placed on executors, early dropping.
     Nexus,
+    /// Run times as distributions, priorities that change with time.
+    Orloj {
+        /// The parameter of the anticipated delay, which is exponential: per millisecond.
+        delay_rate: f64,
+    },
     /// The model and rank machines under some rules.
     Rules(Rules),
     /// The largest batch first, with preemption.
@@ -38,7 +44,17 @@ impl Policy {
 
     /// The names of all policies that need no parameter, the default first.
     pub fn names() -> &'static [&'static str] {
-        &["fermata", "deferred", "eager", "clockwork", "shepherd", "nexus", "clipper", "tfserving"]
+        &[
+            "fermata",
+            "deferred",
+            "eager",
+            "clockwork",
+            "shepherd",
+            "nexus",
+            "clipper",
+            "tfserving",
+            "orloj",
+        ]
     }
 
     /// A dispatcher without models and executors.
@@ -47,6 +63,7 @@ impl Policy {
             Self::Clipper => Box::new(Central::new(Clipper::default(), network)),
             Self::Clockwork => Box::new(Central::new(Clockwork::default(), network)),
             Self::Nexus => Box::new(Nexus::new(network)),
+            Self::Orloj { delay_rate } => Box::new(Orloj::new(delay_rate, network)),
             Self::Shepherd => Box::new(Central::new(Shepherd::default(), network)),
             Self::TfServing { timeout, max_batch } => {
                 Box::new(Central::new(TfServing::new(timeout, max_batch), network))
@@ -69,6 +86,9 @@ impl FromStr for Policy {
         }
         if let Some(numbers) = text.strip_prefix("tfserving") {
             return parse_tf_serving(numbers).ok_or_else(|| unknown(text));
+        }
+        if let Some(rate) = text.strip_prefix("orloj") {
+            return parse_orloj(rate).ok_or_else(|| unknown(text));
         }
         let (name, gather) = match text.strip_suffix("-prefix") {
             Some(name) => (name, Gather::Prefix),
@@ -105,6 +125,16 @@ fn parse_tf_serving(text: &str) -> Option<Policy> {
     (max_batch > 0).then_some(Policy::TfServing { timeout, max_batch })
 }
 
+/// `:RATE` per millisecond, or nothing for the default.
+fn parse_orloj(text: &str) -> Option<Policy> {
+    let delay_rate = match text.strip_prefix(':') {
+        None if text.is_empty() => orloj::DELAY_RATE,
+        None => return None,
+        Some(rate) => rate.parse().ok()?,
+    };
+    orloj::DELAY_RATES.contains(&delay_rate).then_some(Policy::Orloj { delay_rate })
+}
+
 fn parse_timeout(text: &str) -> Option<Timeout> {
     if let Some(percent) = text.strip_suffix('%') {
         return percent.parse().ok().map(Timeout::PercentOfSlo);
@@ -123,6 +153,10 @@ impl fmt::Display for Policy {
             Self::Clipper => return write!(f, "clipper"),
             Self::Clockwork => return write!(f, "clockwork"),
             Self::Nexus => return write!(f, "nexus"),
+            Self::Orloj { delay_rate } if *delay_rate == orloj::DELAY_RATE => {
+                return write!(f, "orloj");
+            }
+            Self::Orloj { delay_rate } => return write!(f, "orloj:{delay_rate}"),
             Self::Shepherd => return write!(f, "shepherd"),
             Self::TfServing { timeout, max_batch } => {
                 return write!(f, "tfserving:{}ms,{max_batch}", timeout.as_ms());
@@ -149,14 +183,32 @@ mod tests {
 
     #[test]
     fn baselines_are_named_as_they_are_parsed() {
-        for name in ["clipper", "clockwork", "nexus", "shepherd", "tfserving:2.5ms,16"] {
+        for name in [
+            "clipper",
+            "clockwork",
+            "nexus",
+            "orloj",
+            "orloj:0.01",
+            "shepherd",
+            "tfserving:2.5ms,16",
+        ] {
             assert_eq!(name.parse::<Policy>().unwrap().to_string(), name);
         }
         assert_eq!("tfserving".parse::<Policy>().unwrap().to_string(), "tfserving:10ms,32");
         assert_eq!("tfserving:5ms".parse::<Policy>().unwrap().to_string(), "tfserving:5ms,32");
-        for wrong in
-            ["tfserving:", "tfserving:5%", "tfserving:5ms,0", "tfservings", "clipper-prefix"]
-        {
+        assert_eq!("orloj:1e-4".parse::<Policy>().unwrap().to_string(), "orloj");
+        for wrong in [
+            "tfserving:",
+            "tfserving:5%",
+            "tfserving:5ms,0",
+            "tfservings",
+            "clipper-prefix",
+            "orloj:",
+            "orloj:0",
+            "orloj:nan",
+            "orloj:2",
+            "orlojs",
+        ] {
             assert!(wrong.parse::<Policy>().is_err(), "{wrong}");
         }
     }

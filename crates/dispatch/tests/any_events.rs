@@ -11,7 +11,7 @@ use fermata_core::{
 use fermata_dispatch::{Action, Actions, Dispatch, Event, ModelSpec, Network, Policy};
 use proptest::prelude::*;
 
-const POLICIES: [&str; 10] = [
+const POLICIES: [&str; 11] = [
     "clipper",
     "clockwork",
     "deferred",
@@ -19,6 +19,7 @@ const POLICIES: [&str; 10] = [
     "eager",
     "fermata",
     "nexus",
+    "orloj",
     "shepherd",
     "tfserving:3ms,4",
     "timeout:5ms",

@@ -10,8 +10,8 @@ use fermata_dispatch::{Action, Event, ModelSpec, Network, Policy};
 use fermata_sim::{End, Fault, FaultKind, Load, Observer, Run, Scenario, Stats, simulate};
 use fermata_workload::Process;
 
-const BASELINES: [&str; 6] =
-    ["clipper", "clockwork", "nexus", "shepherd", "tfserving", "tfserving:2ms,8"];
+const BASELINES: [&str; 7] =
+    ["clipper", "clockwork", "nexus", "orloj", "shepherd", "tfserving", "tfserving:2ms,8"];
 const OTHERS: [&str; 4] = ["deferred", "eager", "fermata", "timeout:5ms-prefix"];
 
 #[test]

@@ -15,12 +15,13 @@ use fermata_sim::{Checker, Log, Observer, Promises, Run};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-const POLICIES: [&str; 8] = [
+const POLICIES: [&str; 9] = [
     "deferred",
     "deferred-prefix",
     "eager",
     "eager-prefix",
     "fermata",
+    "orloj",
     "timeout:10%",
     "timeout:3ms-prefix",
     "timeout:40%-prefix",
@@ -122,8 +123,8 @@ struct Executor {
 
 impl Rough {
     fn new(policy: &str, network: Network, classes: u16) -> Self {
-        let promises =
-            if policy.ends_with("-prefix") { Promises::ALL } else { Promises::EARLY_DROP };
+        let keeps_all = policy.ends_with("-prefix") || policy == "orloj";
+        let promises = if keeps_all { Promises::ALL } else { Promises::EARLY_DROP };
         let policy: Policy = policy.parse().unwrap();
         Self {
             dispatcher: policy.dispatcher(network),

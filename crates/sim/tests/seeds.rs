@@ -17,7 +17,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 /// Every name that `Policy` knows, and what it promises.
-const POLICIES: [(&str, Promises); 14] = [
+const POLICIES: [(&str, Promises); 15] = [
     ("clipper", Promises::NONE),
     ("clockwork", Promises::NONE),
     ("deferred", Promises::EARLY_DROP),
@@ -26,6 +26,7 @@ const POLICIES: [(&str, Promises); 14] = [
     ("eager-prefix", Promises::ALL),
     ("fermata", Promises::EARLY_DROP),
     ("nexus", Promises::NONE),
+    ("orloj", Promises::ALL),
     ("shepherd", Promises::NONE),
     ("tfserving", Promises::NONE),
     ("timeout:20%", Promises::EARLY_DROP),

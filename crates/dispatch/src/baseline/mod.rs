@@ -1,14 +1,16 @@
-//! The schedulers that ours is measured against: Clipper, Clockwork, Nexus, Shepherd and TF Serving, each
-//! after its own text, on the same events and actions.
+//! The schedulers that ours is measured against: Clipper, Clockwork, Nexus, Orloj, Shepherd and TF Serving,
+//! each after its own text, on the same events and actions.
 //!
 //! Only what decides is here. Their engines, model loading, caching, autoscaling and messages are not: each
 //! baseline gets executors that hold every model, and a scheduler that costs no time. Four of them are a
-//! [`Strategy`] over one queue per model; Nexus keeps its queues at the executors.
+//! [`Strategy`] over one queue per model; Nexus keeps its queues at the executors, and Orloj has one for each
+//! batch size.
 
 mod clipper;
 mod clockwork;
 mod executors;
 mod nexus;
+pub(crate) mod orloj;
 mod packing;
 mod pool;
 #[cfg(test)]
@@ -24,6 +26,7 @@ use crate::event::{Actions, Dispatch, DropReason, Event, Network};
 pub(crate) use self::clipper::Clipper;
 pub(crate) use self::clockwork::Clockwork;
 pub(crate) use self::nexus::Nexus;
+pub(crate) use self::orloj::Orloj;
 pub(crate) use self::shepherd::Shepherd;
 pub(crate) use self::tf_serving::TfServing;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, RequestId, Span, Spread, Time};
 
 use crate::event::{Action, Actions, Dispatch, Event, ModelSpec};
 
@@ -52,20 +52,31 @@ impl Script {
         self.event(Event::AddModel { model: ModelId(id), spec: Arc::new(spec), gap })
     }
 
+    /// Adds a model whose run time depends on the kind of a request.
+    pub(super) fn spread_model(&mut self, id: u32, spread: Spread, slo: f64) -> &mut Self {
+        let slo = Span::from_ms(slo);
+        let spec = ModelSpec::uniform(slo, Profile::spread_out(Arc::new(spread)));
+        self.slos.insert(id, slo);
+        self.event(Event::AddModel { model: ModelId(id), spec: Arc::new(spec), gap: None })
+    }
+
     pub(super) fn join(&mut self, id: u32) -> &mut Self {
         self.event(Event::Join { executor: ExecutorId(id), class: ClassId(0) })
     }
 
     /// Requests arrive at a moment in milliseconds.
     pub(super) fn arrive(&mut self, ms: f64, model: u32, count: usize) -> &mut Self {
-        self.until(ms);
-        for _ in 0..count {
-            let request = RequestId(self.requests);
-            self.requests += 1;
-            let deadline = self.now + self.slos[&model];
-            self.event(Event::Arrive { model: ModelId(model), request, deadline, kind: KindId(0) });
-        }
+        (0..count).for_each(|_| _ = self.arrive_as(ms, model, KindId(0)));
         self
+    }
+
+    /// A request of some kind arrives.
+    pub(super) fn arrive_as(&mut self, ms: f64, model: u32, kind: KindId) -> &mut Self {
+        self.until(ms);
+        let request = RequestId(self.requests);
+        self.requests += 1;
+        let deadline = self.now + self.slos[&model];
+        self.event(Event::Arrive { model: ModelId(model), request, deadline, kind })
     }
 
     /// Anything else happens now.
@@ -115,6 +126,11 @@ impl Script {
     pub(super) fn expect(&mut self, lines: &[&str]) {
         assert_eq!(self.log, lines);
         self.log.clear();
+    }
+
+    /// What was asked for since the last call, as it is.
+    pub(super) fn take_log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
     }
 
     fn perform(&mut self, action: &Action, actions: &Actions) {
