@@ -165,7 +165,7 @@ mod tests {
     }
 
     fn session(max_batch: usize, outputs: Vec<TensorSpec>) -> Box<dyn Session> {
-        let signature = Signature { max_batch, inputs: Vec::new(), outputs };
+        let signature = Signature { max_batch, inputs: Vec::new(), outputs, length: None };
         let profile = Profile::from_table([2.0, 3.0].map(Span::from_ms)).unwrap();
         Emulated::new(signature.clone(), profile).session(&signature).unwrap()
     }

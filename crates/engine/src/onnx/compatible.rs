@@ -69,7 +69,10 @@ mod tests {
     /// Checks one input `x` and no output against a file with inputs `x` FP32 of this shape.
     fn check_input(shape: &[i64], wanted: TensorSpec, max_batch: usize) -> Result<(), String> {
         let file = Specs { inputs: vec![spec("x", DataType::Fp32, shape)], outputs: Vec::new() };
-        check(&file, &Signature { max_batch, inputs: vec![wanted], outputs: Vec::new() })
+        check(
+            &file,
+            &Signature { max_batch, inputs: vec![wanted], outputs: Vec::new(), length: None },
+        )
     }
 
     #[test]
@@ -114,7 +117,9 @@ mod tests {
     fn every_input_is_needed_once() {
         let one = |name| spec(name, DataType::Fp32, &[-1]);
         let file = Specs { inputs: vec![one("a"), one("b")], outputs: Vec::new() };
-        let check = |inputs| check(&file, &Signature { max_batch: 0, inputs, outputs: vec![] });
+        let check = |inputs| {
+            check(&file, &Signature { max_batch: 0, inputs, outputs: vec![], length: None })
+        };
         assert_eq!(check(vec![one("b"), one("a")]), Ok(()));
         assert_eq!(check(vec![one("b")]).unwrap_err(), "input 'a' of the model is not configured");
         assert_eq!(check(vec![one("b"), one("b")]).unwrap_err(), "input 'b' is configured twice");

@@ -71,10 +71,10 @@ pub(super) fn signature(specs: Specs) -> Signature {
     let Specs { mut inputs, mut outputs } = specs;
     let mut all = inputs.iter().chain(&outputs);
     if inputs.is_empty() || !all.all(|spec| spec.shape.first() == Some(&-1)) {
-        return Signature { max_batch: 0, inputs, outputs };
+        return Signature { max_batch: 0, inputs, outputs, length: None };
     }
     for spec in inputs.iter_mut().chain(&mut outputs) {
         spec.shape.remove(0);
     }
-    Signature { max_batch: MAX_BATCH, inputs, outputs }
+    Signature { max_batch: MAX_BATCH, inputs, outputs, length: None }
 }

@@ -30,6 +30,7 @@ impl Fixture {
                 tensor("OUT", DataType::Fp32, &[2]),
                 tensor("TEXT_OUT", DataType::Bytes, &[-1]),
             ],
+            length: None,
         };
         Self { signature, labels: BTreeMap::new() }
     }

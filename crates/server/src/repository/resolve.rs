@@ -103,6 +103,7 @@ fn emulated_signature(
                 max_batch,
                 inputs: or_vector(inputs, "INPUT0"),
                 outputs: or_vector(outputs, "OUTPUT0"),
+                length: None,
             })
         }
         (None, Some(file)) if !named => Ok(file.clone()),
@@ -110,6 +111,7 @@ fn emulated_signature(
             max_batch: usize::MAX,
             inputs: or_vector(settings.inputs.clone(), "INPUT0"),
             outputs: or_vector(settings.outputs.clone(), "OUTPUT0"),
+            length: None,
         }),
     }
 }
@@ -180,7 +182,7 @@ fn agree(entry: &ModelEntry, file: &Signature) -> Result<Signature, RepositoryEr
     if outputs.is_empty() {
         outputs = file.outputs;
     }
-    Ok(Signature { max_batch: file.max_batch, inputs, outputs })
+    Ok(Signature { max_batch: file.max_batch, inputs, outputs, length: None })
 }
 
 /// The file's signature with all axes, for a configuration that has no batch.
@@ -198,6 +200,7 @@ fn without_batch(file: &Signature) -> Signature {
         max_batch: 0,
         inputs: file.inputs.iter().map(whole).collect(),
         outputs: file.outputs.iter().map(whole).collect(),
+        length: None,
     }
 }
 
@@ -241,6 +244,7 @@ fn with_batch(
         max_batch: wanted,
         inputs: file.inputs.iter().map(rest).collect(),
         outputs: file.outputs.iter().map(rest).collect(),
+        length: None,
     })
 }
 

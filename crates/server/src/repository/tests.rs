@@ -65,6 +65,7 @@ fn image(max_batch: usize) -> Signature {
         max_batch,
         inputs: vec![tensor("x", DataType::Fp32, &[3, -1])],
         outputs: vec![tensor("y", DataType::Fp32, &[10]), tensor("z", DataType::Int64, &[])],
+        length: None,
     }
 }
 
@@ -298,6 +299,7 @@ fn a_configuration_narrows_what_the_file_has() {
         max_batch: 8,
         inputs: vec![tensor("x", DataType::Fp32, &[3, 5])],
         outputs: vec![tensor("z", DataType::Int64, &[]), tensor("y", DataType::Fp32, &[10])],
+        length: None,
     };
     let resolved = fixture.resolve("m", Some(&image(64))).unwrap();
     assert_eq!(resolved.signature, expected);
