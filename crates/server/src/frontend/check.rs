@@ -123,7 +123,11 @@ pub(crate) fn inputs<'a>(
         let missing = || format!("input '{}' of model '{}' is missing", spec.name, model.name);
         tensor.ok_or_else(|| invalid(missing()))
     });
-    Ok((tensors.collect::<Result<_, _>>()?, batch.unwrap_or(1)))
+    let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
+    // Here, and not where the batch runs: there it would fail the others.
+    let wrong = |reason| invalid(format!("model '{}': {reason}", model.name));
+    model.signature.check_length(&tensors).map_err(wrong)?;
+    Ok((tensors, batch.unwrap_or(1)))
 }
 
 /// The place of an output in the signature, which must not be among those that are `wanted` already.

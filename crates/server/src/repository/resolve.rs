@@ -172,7 +172,7 @@ fn agree(entry: &ModelEntry, file: &Signature) -> Result<Signature, RepositoryEr
         outputs.push(side.narrow(&output.name, output.data_type(), &output.dims)?);
     }
     if inputs.is_empty() {
-        inputs = file.inputs;
+        inputs.clone_from(&file.inputs);
     } else if let Some(missing) =
         file.inputs.iter().find(|spec| !inputs.iter().any(|input| input.name == spec.name))
     {
@@ -180,9 +180,10 @@ fn agree(entry: &ModelEntry, file: &Signature) -> Result<Signature, RepositoryEr
         return Err(RepositoryError::key(&entry.config_file, "input", reason));
     }
     if outputs.is_empty() {
-        outputs = file.outputs;
+        outputs.clone_from(&file.outputs);
     }
-    Ok(Signature { max_batch: file.max_batch, inputs, outputs, length: None })
+    let narrow = Signature { max_batch: file.max_batch, inputs, outputs, length: None };
+    Ok(narrow.with_length_of(&file))
 }
 
 /// The file's signature with all axes, for a configuration that has no batch.
@@ -196,12 +197,13 @@ fn without_batch(file: &Signature) -> Signature {
         shape: [axis].into_iter().chain(spec.shape.iter().copied()).collect(),
         ..spec.clone()
     };
-    Signature {
+    let all = Signature {
         max_batch: 0,
         inputs: file.inputs.iter().map(whole).collect(),
         outputs: file.outputs.iter().map(whole).collect(),
         length: None,
-    }
+    };
+    all.with_length_of(file)
 }
 
 /// The file's signature with its first axis as the batch, for a configuration that has one.
@@ -240,12 +242,13 @@ fn with_batch(
         shape: spec.shape.iter().skip(1).copied().collect(),
         ..spec.clone()
     };
-    Ok(Signature {
+    let behind = Signature {
         max_batch: wanted,
         inputs: file.inputs.iter().map(rest).collect(),
         outputs: file.outputs.iter().map(rest).collect(),
         length: None,
-    })
+    };
+    Ok(behind.with_length_of(file))
 }
 
 /// The inputs or the outputs of the file.
