@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use fermata_core::{Profile, Span};
 use fermata_engine::{DataType, Signature, TensorSpec};
@@ -29,6 +30,8 @@ pub struct Resolved {
     pub labels: BTreeMap<String, Vec<String>>,
     /// The shapes of inputs with which to measure it, for those that may have any.
     pub shapes: BTreeMap<String, Vec<i64>>,
+    /// Of an emulated model, which input has the milliseconds that its request takes alone.
+    pub alone_input: Option<usize>,
     /// What has no effect.
     pub notes: Vec<Note>,
 }
@@ -55,6 +58,8 @@ pub fn resolve(entry: &ModelEntry, file: Option<&Signature>) -> Result<Resolved,
         return Err(RepositoryError::layout(&entry.folder, reason));
     }
     entry.settings.check_shapes(&signature.inputs)?;
+    let signature = entry.settings.length.apply(&entry.settings.file, signature)?;
+    let alone_input = alone_input(entry, &signature)?;
     Ok(Resolved {
         config: complete(entry, &signature),
         signature,
@@ -62,6 +67,7 @@ pub fn resolve(entry: &ModelEntry, file: Option<&Signature>) -> Result<Resolved,
         engine,
         labels: entry.labels.clone(),
         shapes: entry.settings.shapes.clone(),
+        alone_input,
         notes: entry.notes.clone(),
     })
 }
@@ -145,8 +151,31 @@ fn emulate(
     if signature.max_batch > 0 {
         signature.max_batch = sizes;
     }
-    let shorter = Profile::from_table((1..=sizes).map(|size| profile.latency(size)));
-    (signature, EngineKind::Emulated(shorter.expect("a part of a profile is one")))
+    let shorter = match profile.spread() {
+        Some(spread) => Profile::spread_out(Arc::new(spread.with_max_batch(sizes))),
+        None => Profile::from_table((1..=sizes).map(|size| profile.latency(size)))
+            .expect("a part of a profile is one"),
+    };
+    (signature, EngineKind::Emulated(shorter))
+}
+
+/// Which input says what a request takes alone.
+fn alone_input(
+    entry: &ModelEntry,
+    signature: &Signature,
+) -> Result<Option<usize>, RepositoryError> {
+    let Some(name) = &entry.settings.alone_input else { return Ok(None) };
+    let refuse =
+        |reason: String| Err(RepositoryError::key(&entry.settings.file, "alone_input", reason));
+    let Some(at) = signature.inputs.iter().position(|spec| spec.name == *name) else {
+        let known: Vec<&str> = signature.inputs.iter().map(|spec| spec.name.as_str()).collect();
+        let name = name.escape_default();
+        return refuse(format!("the model has no input '{name}', but {}", known.join(", ")));
+    };
+    match signature.inputs[at].datatype {
+        DataType::Fp32 | DataType::Fp64 | DataType::Int32 | DataType::Int64 => Ok(Some(at)),
+        other => refuse(format!("input '{name}' is {other}, expected FP32, FP64, INT32 or INT64")),
+    }
 }
 
 /// The configuration's inputs and outputs, where they agree with the file's.
