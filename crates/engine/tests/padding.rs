@@ -177,7 +177,8 @@ fn a_length_that_is_none_is_refused_with_the_session() {
 }
 
 fn as_integers(tensor: &Tensor) -> Vec<i64> {
-    let number = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap());
+    let number =
+        |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().expect("a chunk is one number"));
     tensor.data.chunks_exact(8).map(number).collect()
 }
 

@@ -329,6 +329,26 @@ mod tests {
     }
 
     #[test]
+    fn inputs_of_one_request_are_equally_long() {
+        let fixture = Fixture::encoder();
+        let ids = |length: i64| input("ids", "INT64", &[1, length], 8 * length as usize);
+        let mask = |length: i64| input("mask", "INT64", &[1, length], 8 * length as usize);
+        assert_eq!(check(&fixture, vec![mask(3), ids(3)]).unwrap().1, 1);
+        assert_eq!(
+            check(&fixture, vec![ids(3), mask(4)]).unwrap_err(),
+            "model 'm': input 'mask' has length 4, input 'ids' has 3"
+        );
+        assert_eq!(
+            check(&fixture, vec![ids(9), mask(9)]).unwrap_err(),
+            "model 'm': input 'ids' has length 9, the longest is 8"
+        );
+        assert_eq!(
+            check(&fixture, vec![ids(3)]).unwrap_err(),
+            "input 'mask' of model 'm' is missing"
+        );
+    }
+
+    #[test]
     fn shapes_that_cannot_be_are_refused() {
         let any = Fixture::of(DataType::Fp64);
         for shape in [&[-1_i64][..], &[i64::MIN], &[], &[1, 1], &[i64::MAX]] {
