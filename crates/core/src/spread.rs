@@ -88,6 +88,12 @@ impl Spread {
         Ok(Self { kinds: kinds.collect(), grid, growth, mixture, max_batch })
     }
 
+    /// The same with another largest batch, which must not be zero.
+    pub fn with_max_batch(&self, max_batch: usize) -> Self {
+        assert!(max_batch > 0, "there is a batch size");
+        Self { max_batch, ..self.clone() }
+    }
+
     /// The grid of all distributions.
     #[inline]
     pub fn grid(&self) -> &Grid {

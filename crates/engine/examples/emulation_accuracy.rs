@@ -27,7 +27,8 @@ fn main() {
 fn overshoots() -> Vec<Duration> {
     let latency = Duration::from_millis(5);
     let profile = Profile::from_table([Span(latency.as_nanos() as u64)]).expect("not zero");
-    let signature = Signature { max_batch: 1, inputs: Vec::new(), outputs: Vec::new() };
+    let signature =
+        Signature { max_batch: 1, inputs: Vec::new(), outputs: Vec::new(), length: None };
     let model = Emulated::new(signature.clone(), profile);
     let mut session = model.session(&signature).expect("there is no output");
     (0..RUNS)

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use half::{bf16, f16};
+
 /// What the elements of a tensor are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DataType {
@@ -89,6 +91,26 @@ impl DataType {
             Self::Bytes => None,
         }
     }
+
+    /// The bytes of one element that is this whole number; `None` if the type cannot hold it, or is of strings.
+    pub fn whole_number(self, value: i64) -> Option<Vec<u8>> {
+        Some(match self {
+            Self::Bool => u8::try_from(value).ok().filter(|&bit| bit <= 1)?.to_le_bytes().to_vec(),
+            Self::Uint8 => u8::try_from(value).ok()?.to_le_bytes().to_vec(),
+            Self::Uint16 => u16::try_from(value).ok()?.to_le_bytes().to_vec(),
+            Self::Uint32 => u32::try_from(value).ok()?.to_le_bytes().to_vec(),
+            Self::Uint64 => u64::try_from(value).ok()?.to_le_bytes().to_vec(),
+            Self::Int8 => i8::try_from(value).ok()?.to_le_bytes().to_vec(),
+            Self::Int16 => i16::try_from(value).ok()?.to_le_bytes().to_vec(),
+            Self::Int32 => i32::try_from(value).ok()?.to_le_bytes().to_vec(),
+            Self::Int64 => value.to_le_bytes().to_vec(),
+            Self::Fp16 => f16::from_f64(value as f64).to_le_bytes().to_vec(),
+            Self::Bf16 => bf16::from_f64(value as f64).to_le_bytes().to_vec(),
+            Self::Fp32 => (value as f32).to_le_bytes().to_vec(),
+            Self::Fp64 => (value as f64).to_le_bytes().to_vec(),
+            Self::Bytes => return None,
+        })
+    }
 }
 
 impl fmt::Display for DataType {
@@ -107,5 +129,17 @@ mod tests {
             assert_eq!(DataType::from_name(datatype.name()), Some(datatype));
         }
         assert_eq!(DataType::from_name("fp32"), None);
+    }
+
+    #[test]
+    fn whole_numbers_are_as_long_as_an_element_and_fit() {
+        for datatype in DataType::ALL {
+            let one = datatype.whole_number(1);
+            assert_eq!(one.map(|bytes| bytes.len()), datatype.size());
+        }
+        assert_eq!(DataType::Fp32.whole_number(-2).unwrap(), (-2.0_f32).to_le_bytes());
+        assert_eq!(DataType::Int32.whole_number(-2).unwrap(), (-2_i32).to_le_bytes());
+        assert_eq!(DataType::Uint8.whole_number(256), None);
+        assert_eq!(DataType::Bool.whole_number(2), None);
     }
 }

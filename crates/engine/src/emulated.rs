@@ -1,6 +1,11 @@
 //! A device that is not there: a batch takes as long as a profile says, and nothing is computed.
 //!
+//! Where the profile is spread out, each request has a time that it takes alone: what one of its inputs says, or drawn from the
+//! distribution, anew for each, since a load is often the same request again and again. A batch takes what its longest makes of it.
+//!
 //! It sleeps, and spins for some microseconds at the end only, so that one core stands for hundreds of devices.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fermata_core::{Profile, Span};
 use rustix::io::Errno;
@@ -8,19 +13,30 @@ use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::thread::be_punctual;
-use crate::{EngineError, Inputs, Model, Outputs, Session, Signature, Tensor, TensorSpec};
+use crate::{
+    DataType, EngineError, Inputs, Model, Outputs, Session, Signature, Tensor, TensorSpec,
+};
 
 /// A model on an emulated device.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Emulated {
     signature: Signature,
     profile: Profile,
+    alone_input: Option<usize>,
+    /// Sessions that were made: each draws other numbers, and the same when all is done again.
+    sessions: AtomicU64,
 }
 
 impl Emulated {
     /// A model of this signature, whose batches take as long as `profile` says.
     pub fn new(signature: Signature, profile: Profile) -> Self {
-        Self { signature, profile }
+        Self { signature, profile, alone_input: None, sessions: AtomicU64::new(0) }
+    }
+
+    /// The same, where an input has the milliseconds that its request takes alone. It counts for a profile that is spread out, and
+    /// within what the profile has: a client could hold the device for years otherwise.
+    pub fn with_alone_input(self, input: Option<usize>) -> Self {
+        Self { alone_input: input, ..self }
     }
 }
 
@@ -39,6 +55,8 @@ impl Model for Emulated {
         Ok(Box::new(EmulatedSession {
             outputs,
             profile: self.profile.clone(),
+            alone_input: self.alone_input,
+            draws: Draws(self.sessions.fetch_add(1, Relaxed) << 32),
             alarm: Alarm::default(),
         }))
     }
@@ -47,6 +65,8 @@ impl Model for Emulated {
 struct EmulatedSession {
     outputs: Vec<Output>,
     profile: Profile,
+    alone_input: Option<usize>,
+    draws: Draws,
     alarm: Alarm,
 }
 
@@ -55,7 +75,7 @@ impl Session for EmulatedSession {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let until = now().saturating_add(self.hold(batch.len())?);
+        let until = now().saturating_add(self.hold(batch)?);
         let outputs = batch
             .iter()
             .map(|inputs| {
@@ -69,15 +89,54 @@ impl Session for EmulatedSession {
 }
 
 impl EmulatedSession {
-    /// Nanoseconds that a batch of this size takes.
-    fn hold(&self, size: usize) -> Result<u64, EngineError> {
-        match self.profile.latency(size) {
-            Span::MAX => {
-                let largest = self.profile.max_batch();
-                Err(EngineError::Run(format!("a batch of {size}: the profile ends at {largest}")))
-            }
-            Span(latency) => Ok(latency),
+    /// Nanoseconds that a batch takes.
+    fn hold(&mut self, batch: &[Inputs]) -> Result<u64, EngineError> {
+        let size = batch.len();
+        let latency = self.profile.latency(size);
+        if latency == Span::MAX {
+            let largest = self.profile.max_batch();
+            return Err(EngineError::Run(format!(
+                "a batch of {size}: the profile ends at {largest}"
+            )));
         }
+        let Some(spread) = self.profile.spread() else { return Ok(latency.0) };
+        let grid = spread.grid();
+        let (shortest, longest) = (grid.shortest().0 as f32, grid.longest().0 as f32);
+        let alone = batch.iter().map(|inputs| match self.alone_input {
+            // What is not a number is the shortest too.
+            Some(at) => inputs.get(at).and_then(first_number).map_or(shortest, |ms| {
+                (ms * 1e6).max(f64::from(shortest)).min(f64::from(longest)) as f32
+            }),
+            None => spread.mixture().quantile(grid, self.draws.next()),
+        });
+        let alone = alone.fold(shortest, f32::max);
+        Ok(spread.growth().latency(size, Span(alone as u64)).0)
+    }
+}
+
+/// The first element of a tensor of numbers.
+fn first_number(tensor: &Tensor) -> Option<f64> {
+    let bytes = tensor.data.get(..tensor.datatype.size()?)?;
+    match tensor.datatype {
+        DataType::Fp32 => Some(f32::from_le_bytes(bytes.try_into().ok()?).into()),
+        DataType::Fp64 => Some(f64::from_le_bytes(bytes.try_into().ok()?)),
+        DataType::Int32 => Some(i32::from_le_bytes(bytes.try_into().ok()?).into()),
+        DataType::Int64 => Some(i64::from_le_bytes(bytes.try_into().ok()?) as f64),
+        _ => None,
+    }
+}
+
+/// Numbers between 0 and 1 that look random, always the same: SplitMix64.
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> f32 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        // As many bits as a single holds.
+        ((mixed ^ (mixed >> 31)) >> 40) as f32 / (1_u64 << 24) as f32
     }
 }
 
@@ -155,17 +214,19 @@ fn sleep_until(time: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::{Duration, Instant};
 
+    use fermata_core::{Growth, Spread};
+
     use super::*;
-    use crate::DataType;
 
     fn spec(name: &str, datatype: DataType, shape: &[i64]) -> TensorSpec {
         TensorSpec { name: name.to_owned(), datatype, shape: shape.to_vec() }
     }
 
     fn session(max_batch: usize, outputs: Vec<TensorSpec>) -> Box<dyn Session> {
-        let signature = Signature { max_batch, inputs: Vec::new(), outputs };
+        let signature = Signature { max_batch, inputs: Vec::new(), outputs, length: None };
         let profile = Profile::from_table([2.0, 3.0].map(Span::from_ms)).unwrap();
         Emulated::new(signature.clone(), profile).session(&signature).unwrap()
     }
@@ -207,5 +268,64 @@ mod tests {
     fn a_batch_beyond_the_profile_fails() {
         let message = session(8, vec![]).run(&vec![vec![]; 3]).unwrap_err().to_string();
         assert_eq!(message, "a batch of 3: the profile ends at 2");
+    }
+
+    /// A session whose requests take 10 to 90 ms alone; it is asked how long it would hold, and does not.
+    fn spread_out(alone_input: Option<usize>, seed: u64) -> EmulatedSession {
+        let runs = (0..=80).map(|ms| Span::from_ms(f64::from(10 + ms))).collect();
+        let growth = Growth { fixed: 1e6, base: 0.5, each: 0.5 };
+        let spread = Spread::new(&vec![(1.0, runs)], growth, 4).unwrap();
+        EmulatedSession {
+            outputs: Vec::new(),
+            profile: Profile::spread_out(Arc::new(spread)),
+            alone_input,
+            draws: Draws(seed << 32),
+            alarm: Alarm::default(),
+        }
+    }
+
+    fn asking(ms: f32) -> Inputs {
+        vec![Tensor {
+            datatype: DataType::Fp32,
+            shape: vec![1],
+            data: ms.to_le_bytes().to_vec().into(),
+        }]
+    }
+
+    #[test]
+    fn a_batch_takes_what_its_longest_request_makes_of_it() {
+        let mut session = spread_out(Some(0), 0);
+        let mut hold = |ms: &[f32]| {
+            let batch: Vec<Inputs> = ms.iter().map(|&ms| asking(ms)).collect();
+            session.hold(&batch).map(|ns| (ns as f64 / 1e6).round()).map_err(|e| e.to_string())
+        };
+        assert_eq!(hold(&[20.0]), Ok(21.0));
+        assert_eq!(hold(&[20.0, 40.0, 30.0]), Ok(81.0));
+        // No client holds the device for longer than there is, nor for no time.
+        assert_eq!(hold(&[1e30]), Ok(91.0));
+        assert_eq!(hold(&[f32::INFINITY]), Ok(91.0));
+        assert_eq!([hold(&[f32::NAN]), hold(&[-5.0])], [Ok(11.0), Ok(11.0)]);
+        assert_eq!(hold(&[1.0; 5]).unwrap_err(), "a batch of 5: the profile ends at 4");
+        let whole = Tensor {
+            datatype: DataType::Int64,
+            shape: vec![1],
+            data: vec![30, 0, 0, 0, 0, 0, 0, 0].into(),
+        };
+        assert_eq!(first_number(&whole), Some(30.0));
+        assert_eq!(first_number(&Tensor::zeros(DataType::Fp32, vec![0]).unwrap()), None);
+    }
+
+    #[test]
+    fn requests_are_drawn_from_the_distribution_again_and_again_the_same() {
+        let draw = |seed: u64| -> Vec<u64> {
+            let mut session = spread_out(None, seed);
+            (0..1000).map(|_| session.hold(&[asking(0.0)]).unwrap()).collect()
+        };
+        let drawn = draw(1);
+        assert_eq!(drawn, draw(1));
+        assert_ne!(drawn, draw(2));
+        let mean = drawn.iter().sum::<u64>() as f64 / 1000.0 / 1e6;
+        assert!((mean - 51.0).abs() < 3.0, "{mean}");
+        assert!(drawn.iter().all(|&ns| (10_900_000..=91_100_000).contains(&ns)));
     }
 }

@@ -6,6 +6,7 @@
 mod datatype;
 mod emulated;
 mod engine;
+mod length;
 mod onnx;
 mod signature;
 mod tensor;
@@ -14,6 +15,7 @@ pub mod thread;
 pub use datatype::DataType;
 pub use emulated::Emulated;
 pub use engine::{Engine, EngineError, Inputs, Model, Outputs, Session, Source};
+pub use length::{Length, Padding};
 pub use onnx::OnnxRuntime;
 pub use signature::{Signature, TensorSpec};
 pub use tensor::Tensor;

@@ -2,8 +2,10 @@
 //!
 //! Everything that touches memory which Rust does not know is in `value.rs`.
 
+mod buffer;
 mod compatible;
 mod file;
+mod length;
 mod library;
 mod session;
 mod value;

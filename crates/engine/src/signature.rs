@@ -1,6 +1,6 @@
 //! What goes into a model and what comes out.
 
-use crate::DataType;
+use crate::{DataType, Length};
 
 /// One input or output of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,4 +23,6 @@ pub struct Signature {
     pub inputs: Vec<TensorSpec>,
     /// The outputs, in the order in which sessions give them.
     pub outputs: Vec<TensorSpec>,
+    /// Which axes are the length of a request; `None` for a model whose requests have none.
+    pub length: Option<Length>,
 }

@@ -96,6 +96,35 @@ impl Tensor {
             .collect()
     }
 
+    /// The first `length` places along an axis. Without copying, if all axes before it are one.
+    ///
+    /// # Panics
+    ///
+    /// If the axis is shorter, or the tensor would not pass [`Tensor::validate`].
+    pub(crate) fn shortened(&self, axis: usize, length: usize) -> Self {
+        let mut shape = self.shape.clone();
+        shape[axis] = i64::try_from(length).expect("no axis is that long");
+        assert!(shape[axis] <= self.shape[axis], "the axis is as long");
+        let elements = |shape| Self::elements(shape).expect("a part of a valid shape is valid");
+        let outer = elements(&shape[..axis]);
+        let (kept, whole) = (elements(&shape[axis..]), elements(&self.shape[axis..]));
+        let mut end = 0;
+        let mut ranges = (0..outer).map(|_| {
+            let start = end;
+            let after = |count| match self.datatype.size() {
+                Some(size) => start + count * size,
+                None => skip_strings(&self.data, start, count).expect("the data is valid"),
+            };
+            end = after(whole);
+            start..after(kept)
+        });
+        let data = match outer {
+            1 => self.data.slice(ranges.next().expect("there is one")),
+            _ => ranges.flat_map(|range| self.data[range].iter().copied()).collect(),
+        };
+        Self { datatype: self.datatype, shape, data }
+    }
+
     /// Joins along the first axis; one part is shared, not copied. The error says which parts do not fit
     /// together.
     pub fn concat(parts: &[Self]) -> Result<Self, String> {
@@ -212,6 +241,20 @@ mod tests {
             assert_eq!(rows[0].data.as_ptr(), whole.data.as_ptr());
             assert_eq!(Tensor::concat(&rows), Ok(whole));
         }
+    }
+
+    #[test]
+    fn a_tensor_is_cut_along_an_axis() {
+        let numbers = tensor(DataType::Int16, &[1, 3, 2], (0..12).collect::<Vec<u8>>());
+        let cut = numbers.shortened(1, 2);
+        assert_eq!(cut, tensor(DataType::Int16, &[1, 2, 2], (0..8).collect::<Vec<u8>>()));
+        assert_eq!(cut.data.as_ptr(), numbers.data.as_ptr(), "it was copied");
+        let inner = tensor(DataType::Int16, &[1, 3, 1], vec![0, 1, 4, 5, 8, 9]);
+        assert_eq!(numbers.shortened(2, 1), inner);
+        let words = strings(&[2, 2], &["a", "bc", "", "def"]);
+        assert_eq!(words.shortened(1, 1), strings(&[2, 1], &["a", ""]));
+        assert_eq!(words.shortened(0, 1), strings(&[1, 2], &["a", "bc"]));
+        assert_eq!(words.shortened(1, 0), strings(&[2, 0], &[]));
     }
 
     #[test]

@@ -93,6 +93,7 @@ fn a_fixed_batch_of_one() {
         max_batch: 1,
         inputs: vec![spec("x", &[3, 2])],
         outputs: vec![spec("y", &[3, 2])],
+        length: None,
     };
     for signature in [model.signature(), &one] {
         let mut session = model.session(signature).unwrap();

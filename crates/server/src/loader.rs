@@ -95,7 +95,8 @@ impl Loader {
         let EngineKind::Emulated(profile) = &resolved.engine else {
             unreachable!("an emulated model stays one");
         };
-        let model = Emulated::new(resolved.signature.clone(), profile.clone());
+        let model = Emulated::new(resolved.signature.clone(), profile.clone())
+            .with_alone_input(resolved.alone_input);
         let signature = resolved.signature.clone();
         let make = Arc::new(move || model.session(&signature));
         let spec = Arc::new(ModelSpec::uniform(resolved.slo, profile.clone()));

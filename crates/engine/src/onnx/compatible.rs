@@ -8,6 +8,7 @@ use crate::{Signature, TensorSpec};
 pub(super) fn check(file: &Specs, signature: &Signature) -> Result<(), String> {
     side("input", &file.inputs, &signature.inputs, signature.max_batch)?;
     side("output", &file.outputs, &signature.outputs, signature.max_batch)?;
+    signature.validate_length()?;
     match file.inputs.iter().find(|spec| !signature.inputs.iter().any(|has| has.name == spec.name))
     {
         Some(missing) => Err(format!("input '{}' of the model is not configured", missing.name)),
@@ -59,6 +60,7 @@ fn axes_fit(model: &[i64], spec: &[i64], batch: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::file::AxisNames;
     use super::*;
     use crate::DataType;
 
@@ -68,8 +70,15 @@ mod tests {
 
     /// Checks one input `x` and no output against a file with inputs `x` FP32 of this shape.
     fn check_input(shape: &[i64], wanted: TensorSpec, max_batch: usize) -> Result<(), String> {
-        let file = Specs { inputs: vec![spec("x", DataType::Fp32, shape)], outputs: Vec::new() };
-        check(&file, &Signature { max_batch, inputs: vec![wanted], outputs: Vec::new() })
+        let file = Specs {
+            inputs: vec![spec("x", DataType::Fp32, shape)],
+            outputs: Vec::new(),
+            axes: AxisNames::default(),
+        };
+        check(
+            &file,
+            &Signature { max_batch, inputs: vec![wanted], outputs: Vec::new(), length: None },
+        )
     }
 
     #[test]
@@ -113,8 +122,14 @@ mod tests {
     #[test]
     fn every_input_is_needed_once() {
         let one = |name| spec(name, DataType::Fp32, &[-1]);
-        let file = Specs { inputs: vec![one("a"), one("b")], outputs: Vec::new() };
-        let check = |inputs| check(&file, &Signature { max_batch: 0, inputs, outputs: vec![] });
+        let file = Specs {
+            inputs: vec![one("a"), one("b")],
+            outputs: Vec::new(),
+            axes: AxisNames::default(),
+        };
+        let check = |inputs| {
+            check(&file, &Signature { max_batch: 0, inputs, outputs: vec![], length: None })
+        };
         assert_eq!(check(vec![one("b"), one("a")]), Ok(()));
         assert_eq!(check(vec![one("b")]).unwrap_err(), "input 'a' of the model is not configured");
         assert_eq!(check(vec![one("b"), one("b")]).unwrap_err(), "input 'b' is configured twice");

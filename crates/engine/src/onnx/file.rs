@@ -16,6 +16,17 @@ const MAX_BATCH: usize = 128;
 pub(super) struct Specs {
     pub(super) inputs: Vec<TensorSpec>,
     pub(super) outputs: Vec<TensorSpec>,
+    pub(super) axes: AxisNames,
+}
+
+/// The names of a tensor's axes, as many as it has; empty for those without one.
+pub(super) type Axes = Vec<String>;
+
+/// The names of all axes.
+#[derive(Debug, Default)]
+pub(super) struct AxisNames {
+    pub(super) inputs: Vec<Axes>,
+    pub(super) outputs: Vec<Axes>,
 }
 
 /// Makes a file ready to run.
@@ -43,38 +54,44 @@ fn options(environment: &Environment, threads: usize) -> ort::Result<SessionBuil
 
 /// Reads the inputs and outputs; the error names the one that is not supported.
 pub(super) fn specs(session: &Session) -> Result<Specs, String> {
-    let all = |side: &str, outlets: &[Outlet]| {
+    let both = |side: &str, outlets: &[Outlet]| {
         outlets
             .iter()
             .map(|outlet| {
                 spec(outlet).map_err(|reason| format!("{side} '{}': {reason}", outlet.name()))
             })
-            .collect::<Result<Vec<_>, String>>()
+            .collect::<Result<(Vec<_>, Vec<_>), String>>()
     };
-    Ok(Specs {
-        inputs: all("input", session.inputs())?,
-        outputs: all("output", session.outputs())?,
-    })
+    let (inputs, input_axes) = both("input", session.inputs())?;
+    let (outputs, output_axes) = both("output", session.outputs())?;
+    let axes = AxisNames { inputs: input_axes, outputs: output_axes };
+    Ok(Specs { inputs, outputs, axes })
 }
 
-fn spec(outlet: &Outlet) -> Result<TensorSpec, String> {
-    let ValueType::Tensor { ty, shape, .. } = outlet.dtype() else {
+fn spec(outlet: &Outlet) -> Result<(TensorSpec, Axes), String> {
+    let ValueType::Tensor { ty, shape, dimension_symbols } = outlet.dtype() else {
         return Err(format!("{} is not a tensor", outlet.dtype()));
     };
     let datatype =
         value::datatype(*ty).ok_or_else(|| format!("elements of {ty} are not supported"))?;
-    Ok(TensorSpec { name: outlet.name().to_owned(), datatype, shape: shape.to_vec() })
+    let spec = TensorSpec { name: outlet.name().to_owned(), datatype, shape: shape.to_vec() };
+    Ok((spec, dimension_symbols.to_vec()))
 }
 
-/// Reads a first axis of any length on every tensor as the batch.
+/// Reads a first axis of any length on every tensor as the batch, and finds the length.
 pub(super) fn signature(specs: Specs) -> Signature {
-    let Specs { mut inputs, mut outputs } = specs;
-    let mut all = inputs.iter().chain(&outputs);
-    if inputs.is_empty() || !all.all(|spec| spec.shape.first() == Some(&-1)) {
-        return Signature { max_batch: 0, inputs, outputs };
+    let length = super::length::find(&specs);
+    let whole = Signature { max_batch: 0, inputs: specs.inputs, outputs: specs.outputs, length };
+    let mut all = whole.inputs.iter().chain(&whole.outputs);
+    if whole.inputs.is_empty() || !all.all(|spec| spec.shape.first() == Some(&-1)) {
+        return whole;
     }
-    for spec in inputs.iter_mut().chain(&mut outputs) {
-        spec.shape.remove(0);
-    }
-    Signature { max_batch: MAX_BATCH, inputs, outputs }
+    let rest = |spec: &TensorSpec| TensorSpec { shape: spec.shape[1..].to_vec(), ..spec.clone() };
+    let narrow = Signature {
+        max_batch: MAX_BATCH,
+        inputs: whole.inputs.iter().map(rest).collect(),
+        outputs: whole.outputs.iter().map(rest).collect(),
+        length: None,
+    };
+    narrow.with_length_of(&whole)
 }

@@ -1,7 +1,9 @@
-//! Runs batches: items of equal shapes are gathered into one run, and its outputs are shared out.
+//! Runs batches: items of equal shapes are gathered into one run, and its outputs are shared out. Items that differ in
+//! length only are padded, where the signature says how.
 
 use ort::session::{HasSelectedOutputs, OutputSelector, RunOptions, Session as Inner};
 
+use super::buffer::{Buffer, Layout};
 use super::{one_line, value};
 use crate::{DataType, EngineError, Inputs, Outputs, Session, Signature, Tensor, TensorSpec};
 
@@ -11,8 +13,20 @@ pub(super) struct OnnxSession {
     /// Asks for the outputs of the signature, in its order.
     options: RunOptions<HasSelectedOutputs>,
     signature: Signature,
-    /// Where an input is gathered, one for each; kept from run to run.
-    buffers: Vec<Buffer>,
+    /// One for each input.
+    gathers: Vec<Gather>,
+    /// For each output, the axis along which it is padded; counted with the batch.
+    cuts: Vec<Option<usize>>,
+}
+
+/// How one input of a batch is brought together.
+struct Gather {
+    /// Kept from run to run.
+    buffer: Buffer,
+    /// The axis along which it is padded; counted with the batch.
+    axis: Option<usize>,
+    /// One element of what stands behind the end.
+    fill: Vec<u8>,
 }
 
 impl OnnxSession {
@@ -21,32 +35,62 @@ impl OnnxSession {
         let names = signature.outputs.iter().map(|spec| &spec.name);
         let outputs = names.fold(OutputSelector::no_default(), OutputSelector::with);
         let options = RunOptions::new()?.with_outputs(outputs);
-        let buffers = signature.inputs.iter().map(|_| Buffer::default()).collect();
-        Ok(Self { inner, options, signature, buffers })
+        let mut gathers: Vec<Gather> = signature
+            .inputs
+            .iter()
+            .map(|_| Gather { buffer: Buffer::default(), axis: None, fill: Vec::new() })
+            .collect();
+        let mut cuts = vec![None; signature.outputs.len()];
+        let length = signature.length.as_ref().filter(|_| signature.max_batch > 0);
+        if let Some((length, padding)) = length.and_then(|of| Some((of, of.padding.as_ref()?))) {
+            let behind_batch = |axis: &Option<usize>| axis.map(|axis| axis + 1);
+            for (at, gather) in gathers.iter_mut().enumerate() {
+                gather.axis = behind_batch(&length.inputs[at]);
+                let datatype = signature.inputs[at].datatype;
+                gather.fill = datatype.whole_number(padding.fill[at]).unwrap_or_default();
+            }
+            cuts = length.outputs.iter().map(behind_batch).collect();
+        }
+        Ok(Self { inner, options, signature, gathers, cuts })
     }
 
-    /// One run of the model, of items that have equal shapes: its outputs, the whole batch in each.
-    fn run_together(&mut self, items: &[&Inputs]) -> Result<Vec<Tensor>, EngineError> {
+    /// One run of the model, of items that have equal shapes but for their lengths: its outputs, the whole batch in each.
+    fn run_together(
+        &mut self,
+        items: &[&Inputs],
+        lengths: &Lengths,
+    ) -> Result<Vec<Tensor>, EngineError> {
         let batched = self.signature.max_batch > 0;
         let failed = |error: ort::Error| EngineError::Run(one_line(&error));
-        let mut inputs = Vec::with_capacity(self.buffers.len());
-        let mut lent: Vec<&[u8]> = Vec::with_capacity(self.buffers.len());
-        for (at, (spec, buffer)) in self.signature.inputs.iter().zip(&mut self.buffers).enumerate()
+        let mut inputs = Vec::with_capacity(self.gathers.len());
+        let mut lent: Vec<&[u8]> = Vec::with_capacity(self.gathers.len());
+        for (at, (spec, gather)) in self.signature.inputs.iter().zip(&mut self.gathers).enumerate()
         {
             let mut shape = items[0][at].shape.clone();
             if batched {
                 shape[0] = items.len() as i64;
             }
+            let axis = gather.axis.filter(|_| lengths.differ());
+            if let Some(axis) = axis {
+                shape[axis] = lengths.longest as i64;
+            }
+            let layout = |tensor: &Tensor| Layout::new(&tensor.shape, axis, lengths.longest);
             let value = match spec.datatype.size() {
                 Some(size) => {
+                    let parts = items.iter().map(|item| &item[at]);
+                    let parts = parts.flat_map(|item| layout(item).parts(&item.data, size));
                     let data = match items {
                         [one] if is_aligned(&one[at].data, size) => &one[at].data[..],
-                        _ => buffer.gather(items.iter().map(|item| &item[at].data[..])),
+                        _ => gather.buffer.gather(parts, &gather.fill),
                     };
                     lent.push(data);
                     value::lend(spec.datatype, &shape, data)
                 }
-                None => value::strings(&shape, items.iter().flat_map(|item| item[at].strings())),
+                None => {
+                    let words = items.iter().map(|item| &item[at]);
+                    let words = words.flat_map(|item| layout(item).strings(item.strings()));
+                    value::strings(&shape, words)
+                }
             };
             inputs.push((spec.name.as_str(), value.map_err(failed)?));
         }
@@ -54,13 +98,21 @@ impl OnnxSession {
         let values = self.inner.run_with_options(inputs, &self.options).map_err(failed)?;
         values
             .into_iter()
-            .map(|(name, value)| {
+            .zip(&self.cuts)
+            .map(|((name, value), cut)| {
                 let wrong = |reason| EngineError::Run(format!("output '{name}': {reason}"));
                 let tensor = value::take(value, &keep, &lent).map_err(wrong)?;
-                let rows = tensor.shape.first().copied();
-                if batched && rows != Some(items.len() as i64) {
-                    let (shape, size) = (&tensor.shape, items.len());
+                let shape = &tensor.shape;
+                if batched && shape.first() != Some(&(items.len() as i64)) {
+                    let size = items.len();
                     return Err(wrong(format!("its shape is {shape:?} for a batch of {size}")));
+                }
+                let longest = lengths.longest;
+                let fits = |axis: &usize| shape.get(*axis) == Some(&(longest as i64));
+                if lengths.differ() && !cut.as_ref().is_none_or(fits) {
+                    return Err(wrong(format!(
+                        "its shape is {shape:?} where the longest of the batch is {longest}"
+                    )));
                 }
                 Ok(tensor)
             })
@@ -71,28 +123,65 @@ impl OnnxSession {
 impl Session for OnnxSession {
     fn run(&mut self, batch: &[Inputs]) -> Result<Vec<Outputs>, EngineError> {
         let batched = self.signature.max_batch > 0;
-        batch
-            .iter()
-            .try_for_each(|inputs| check_inputs(&self.signature.inputs, batched, inputs))
-            .map_err(EngineError::Run)?;
+        for inputs in batch {
+            check_inputs(&self.signature.inputs, batched, inputs).map_err(EngineError::Run)?;
+            self.signature.check_length(inputs).map_err(EngineError::Run)?;
+        }
         let mut results: Vec<Outputs> =
             batch.iter().map(|_| Vec::with_capacity(self.signature.outputs.len())).collect();
-        for group in groups(batch, self.signature.max_batch.max(1)) {
+        let axes: Vec<Option<usize>> = self.gathers.iter().map(|gather| gather.axis).collect();
+        for group in groups(batch, &axes, self.signature.max_batch.max(1)) {
             let items: Vec<&Inputs> = group.iter().map(|&at| &batch[at]).collect();
-            for output in self.run_together(&items)? {
+            let lengths = Lengths::of(&items, &axes);
+            let outputs = self.run_together(&items, &lengths)?;
+            for (output, cut) in outputs.into_iter().zip(&self.cuts) {
                 let rows = if batched { output.rows(items.len()) } else { vec![output] };
-                group.iter().zip(rows).for_each(|(&at, row)| results[at].push(row));
+                for (at, row) in rows.into_iter().enumerate() {
+                    let row = match cut.filter(|_| lengths.differ()) {
+                        Some(axis) => row.shortened(axis, lengths.each[at]),
+                        None => row,
+                    };
+                    results[group[at]].push(row);
+                }
             }
         }
         Ok(results)
     }
 }
 
-/// The items that can run together: of equal shapes, and no more than `limit`.
-fn groups(batch: &[Inputs], limit: usize) -> Vec<Vec<usize>> {
-    let same_shapes = |one: usize, other: usize| {
-        batch[one].iter().zip(&batch[other]).all(|(one, other)| one.shape == other.shape)
+/// How long the items of a run are along the axis on which they are padded.
+#[derive(Default)]
+struct Lengths {
+    /// Of each item; empty for a model that is not padded.
+    each: Vec<usize>,
+    longest: usize,
+}
+
+impl Lengths {
+    /// The first input that has the axis says it: the others of an item are as long.
+    fn of(items: &[&Inputs], axes: &[Option<usize>]) -> Self {
+        let first = axes.iter().enumerate().find_map(|(at, axis)| Some((at, (*axis)?)));
+        let Some((at, axis)) = first else { return Self::default() };
+        let each: Vec<usize> = items.iter().map(|item| item[at].shape[axis] as usize).collect();
+        let longest = each.iter().copied().max().unwrap_or(0);
+        Self { each, longest }
+    }
+
+    /// Whether anything is to be padded.
+    fn differ(&self) -> bool {
+        self.each.iter().any(|&length| length != self.longest)
+    }
+}
+
+/// The items that can run together: of equal shapes but for the axes that are padded, and no more than `limit`.
+fn groups(batch: &[Inputs], axes: &[Option<usize>], limit: usize) -> Vec<Vec<usize>> {
+    let same = |(axis, (one, other)): (&Option<usize>, (&Tensor, &Tensor))| {
+        let mut both = one.shape.iter().zip(&other.shape).enumerate();
+        one.shape.len() == other.shape.len()
+            && both.all(|(at, (one, other))| *axis == Some(at) || one == other)
     };
+    let same_shapes =
+        |one: usize, other: usize| axes.iter().zip(batch[one].iter().zip(&batch[other])).all(same);
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for at in 0..batch.len() {
         match groups.iter_mut().find(|group| group.len() < limit && same_shapes(group[0], at)) {
@@ -140,55 +229,28 @@ fn is_aligned(data: &[u8], size: usize) -> bool {
     data.as_ptr().addr().is_multiple_of(size)
 }
 
-/// Memory that is used again.
-#[derive(Default)]
-struct Buffer {
-    bytes: Vec<u8>,
-}
-
-/// The alignment of a gathered input: a line of the cache, and enough for every type.
-const ALIGNMENT: usize = 64;
-
-impl Buffer {
-    /// The parts one after another, aligned.
-    fn gather<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]> + Clone) -> &[u8] {
-        let length = parts.clone().map(<[u8]>::len).sum::<usize>();
-        if self.bytes.len() < length + ALIGNMENT {
-            // Not `resize`, which would copy what is about to be overwritten.
-            self.bytes = vec![0; length + ALIGNMENT];
-        }
-        let start = self.bytes.as_ptr().align_offset(ALIGNMENT);
-        let gathered = &mut self.bytes[start..start + length];
-        let mut rest = &mut *gathered;
-        for part in parts {
-            let (here, after) = rest.split_at_mut(part.len());
-            here.copy_from_slice(part);
-            rest = after;
-        }
-        gathered
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_gathers_aligned_and_is_used_again() {
-        let mut buffer = Buffer::default();
-        let gathered = buffer.gather([&b"abc"[..], b"", b"de"].into_iter());
-        assert_eq!(gathered, b"abcde");
-        assert!(gathered.as_ptr().addr().is_multiple_of(ALIGNMENT));
-        let place = gathered.as_ptr();
-        assert_eq!(buffer.gather([&b"xy"[..]].into_iter()).as_ptr(), place);
-    }
-
-    #[test]
     fn groups_are_of_equal_shapes_and_within_the_limit() {
         let item = |length: i64| vec![Tensor::zeros(DataType::Fp32, vec![1, length]).unwrap()];
         let batch = [2, 3, 2, 2, 3].map(item);
-        assert_eq!(groups(&batch, 8), [vec![0, 2, 3], vec![1, 4]]);
-        assert_eq!(groups(&batch, 2), [vec![0, 2], vec![1, 4], vec![3]]);
-        assert_eq!(groups(&batch[..2], 1), [vec![0], vec![1]]);
+        assert_eq!(groups(&batch, &[None], 8), [vec![0, 2, 3], vec![1, 4]]);
+        assert_eq!(groups(&batch, &[None], 2), [vec![0, 2], vec![1, 4], vec![3]]);
+        assert_eq!(groups(&batch[..2], &[None], 1), [vec![0], vec![1]]);
+        assert_eq!(groups(&batch, &[Some(1)], 3), [vec![0, 1, 2], vec![3, 4]]);
+        assert_eq!(groups(&batch, &[Some(0)], 8), [vec![0, 2, 3], vec![1, 4]]);
+    }
+
+    #[test]
+    fn equal_lengths_are_not_padded() {
+        let item = |length: i64| vec![Tensor::zeros(DataType::Fp32, vec![1, length]).unwrap()];
+        let batch = [2, 2, 3].map(item);
+        let all: Vec<&Inputs> = batch.iter().collect();
+        assert!(!Lengths::of(&all[..2], &[Some(1)]).differ());
+        assert!(Lengths::of(&all, &[Some(1)]).differ());
+        assert!(!Lengths::of(&all, &[None]).differ());
     }
 }

@@ -71,3 +71,53 @@ write(
     [("x", T.FLOAT, ["batch", 2])],
     [h.make_tensor_sequence_value_info("y", T.FLOAT, ["batch", 2])],
 )
+
+# Requests that differ in length, with a mask of the places that count: what each place has of the sum, and the mean.
+write(
+    "encoder",
+    [
+        h.make_node("Mul", ["ids", "attention_mask"], ["counted"]),
+        h.make_node("Cast", ["counted"], ["values"], to=T.FLOAT),
+        h.make_node("Cast", ["attention_mask"], ["mask"], to=T.FLOAT),
+        h.make_node("ReduceSum", ["values", "length"], ["total"]),
+        h.make_node("ReduceSum", ["mask", "length"], ["count"]),
+        h.make_node("Div", ["values", "total"], ["share"]),
+        h.make_node("Div", ["total", "count"], ["mean"]),
+    ],
+    [("ids", T.INT64, ["batch", "words"]), ("attention_mask", T.INT64, ["batch", "words"])],
+    [("share", T.FLOAT, ["batch", "words"]), ("mean", T.FLOAT, ["batch", 1])],
+    [h.make_tensor("length", T.INT64, [1], [1])],
+)
+
+# The length is behind another axis.
+write(
+    "channels",
+    [h.make_node("Identity", ["x"], ["y"])],
+    [("x", T.FLOAT, ["batch", 2, "time"]), ("mask", T.BOOL, ["batch", "time"])],
+    [("y", T.FLOAT, ["batch", 2, "time"])],
+)
+
+# The mean of all places: padding changes it.
+write(
+    "mean",
+    [h.make_node("ReduceMean", ["x", "length"], ["y"])],
+    [("x", T.FLOAT, ["batch", "length"])],
+    [("y", T.FLOAT, ["batch", 1])],
+    [h.make_tensor("length", T.INT64, [1], [1])],
+)
+
+# Strings that differ in number.
+write(
+    "words",
+    [h.make_node("Identity", ["text"], ["y"])],
+    [("text", T.STRING, ["batch", "words"]), ("mask", T.INT32, ["batch", "words"])],
+    [("y", T.STRING, ["batch", "words"])],
+)
+
+# Says that its output is as long as its input, and gives twice as much.
+write(
+    "stretched",
+    [h.make_node("Concat", ["x", "x"], ["y"], axis=1)],
+    [("x", T.INT64, ["batch", "words"]), ("mask", T.INT64, ["batch", "words"])],
+    [("y", T.INT64, ["batch", "words"])],
+)

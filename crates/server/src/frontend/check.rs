@@ -123,7 +123,11 @@ pub(crate) fn inputs<'a>(
         let missing = || format!("input '{}' of model '{}' is missing", spec.name, model.name);
         tensor.ok_or_else(|| invalid(missing()))
     });
-    Ok((tensors.collect::<Result<_, _>>()?, batch.unwrap_or(1)))
+    let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
+    // Here, and not where the batch runs: there it would fail the others.
+    let wrong = |reason| invalid(format!("model '{}': {reason}", model.name));
+    model.signature.check_length(&tensors).map_err(wrong)?;
+    Ok((tensors, batch.unwrap_or(1)))
 }
 
 /// The place of an output in the signature, which must not be among those that are `wanted` already.
@@ -322,6 +326,26 @@ mod tests {
         for (given, message) in cases {
             assert_eq!(check(&batched, given).unwrap_err(), message);
         }
+    }
+
+    #[test]
+    fn inputs_of_one_request_are_equally_long() {
+        let fixture = Fixture::encoder();
+        let ids = |length: i64| input("ids", "INT64", &[1, length], 8 * length as usize);
+        let mask = |length: i64| input("mask", "INT64", &[1, length], 8 * length as usize);
+        assert_eq!(check(&fixture, vec![mask(3), ids(3)]).unwrap().1, 1);
+        assert_eq!(
+            check(&fixture, vec![ids(3), mask(4)]).unwrap_err(),
+            "model 'm': input 'mask' has length 4, input 'ids' has 3"
+        );
+        assert_eq!(
+            check(&fixture, vec![ids(9), mask(9)]).unwrap_err(),
+            "model 'm': input 'ids' has length 9, the longest is 8"
+        );
+        assert_eq!(
+            check(&fixture, vec![ids(3)]).unwrap_err(),
+            "input 'mask' of model 'm' is missing"
+        );
     }
 
     #[test]

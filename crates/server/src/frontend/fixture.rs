@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fermata_engine::{DataType, Signature, TensorSpec};
+use fermata_engine::{DataType, Length, Padding, Signature, TensorSpec};
 
 use super::check::Model;
 
@@ -30,6 +30,7 @@ impl Fixture {
                 tensor("OUT", DataType::Fp32, &[2]),
                 tensor("TEXT_OUT", DataType::Bytes, &[-1]),
             ],
+            length: None,
         };
         Self { signature, labels: BTreeMap::new() }
     }
@@ -50,6 +51,24 @@ impl Fixture {
             spec.datatype = datatype;
             spec.shape = vec![-1];
         }
+        fixture
+    }
+
+    /// Inputs `ids` and `mask` of INT64, equally long and up to 8; batches to 8.
+    pub(crate) fn encoder() -> Self {
+        let mut fixture = Self::of(DataType::Int64);
+        let inputs = &mut fixture.signature.inputs;
+        inputs.push(inputs[0].clone());
+        for (spec, name) in inputs.iter_mut().zip(["ids", "mask"]) {
+            name.clone_into(&mut spec.name);
+        }
+        fixture.signature.max_batch = 8;
+        fixture.signature.length = Some(Length {
+            inputs: vec![Some(0), Some(0)],
+            outputs: vec![Some(0)],
+            longest: 8,
+            padding: Some(Padding { fill: vec![0, 0] }),
+        });
         fixture
     }
 

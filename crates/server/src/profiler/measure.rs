@@ -348,6 +348,7 @@ mod tests {
                 shape: vec![-1],
             }],
             outputs: Vec::new(),
+            length: None,
         };
         let clock = || Span(time.load(Relaxed));
         let options = Options::default();
@@ -456,7 +457,8 @@ mod tests {
     fn warming_runs_each_size_once() {
         let mut device =
             Device { time: Arc::default(), latency: |_, _| Ok(1.0), sizes: Vec::new() };
-        let signature = Signature { max_batch: 5, inputs: Vec::new(), outputs: Vec::new() };
+        let signature =
+            Signature { max_batch: 5, inputs: Vec::new(), outputs: Vec::new(), length: None };
         warm(&mut device, &signature, 9, &BTreeMap::new()).unwrap();
         assert_eq!(device.sizes, [1, 2, 3, 4, 5]);
     }

@@ -3,11 +3,13 @@
 //! `NAME/[config.pbtxt]`, `NAME/[fermata.toml]`, `NAME/VERSION/model.onnx`. Only reading: nothing is loaded, run or
 //! kept. A model that is broken is told with its reason and never hides the others.
 
+mod alone;
 mod config;
 mod entry;
 mod error;
 mod folder;
 mod format;
+mod length;
 mod note;
 mod poll;
 mod resolve;

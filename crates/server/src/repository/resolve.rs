@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use fermata_core::{Profile, Span};
 use fermata_engine::{DataType, Signature, TensorSpec};
@@ -29,6 +30,8 @@ pub struct Resolved {
     pub labels: BTreeMap<String, Vec<String>>,
     /// The shapes of inputs with which to measure it, for those that may have any.
     pub shapes: BTreeMap<String, Vec<i64>>,
+    /// Of an emulated model, which input has the milliseconds that its request takes alone.
+    pub alone_input: Option<usize>,
     /// What has no effect.
     pub notes: Vec<Note>,
 }
@@ -55,6 +58,8 @@ pub fn resolve(entry: &ModelEntry, file: Option<&Signature>) -> Result<Resolved,
         return Err(RepositoryError::layout(&entry.folder, reason));
     }
     entry.settings.check_shapes(&signature.inputs)?;
+    let signature = entry.settings.length.apply(&entry.settings.file, signature)?;
+    let alone_input = alone_input(entry, &signature)?;
     Ok(Resolved {
         config: complete(entry, &signature),
         signature,
@@ -62,6 +67,7 @@ pub fn resolve(entry: &ModelEntry, file: Option<&Signature>) -> Result<Resolved,
         engine,
         labels: entry.labels.clone(),
         shapes: entry.settings.shapes.clone(),
+        alone_input,
         notes: entry.notes.clone(),
     })
 }
@@ -103,6 +109,7 @@ fn emulated_signature(
                 max_batch,
                 inputs: or_vector(inputs, "INPUT0"),
                 outputs: or_vector(outputs, "OUTPUT0"),
+                length: None,
             })
         }
         (None, Some(file)) if !named => Ok(file.clone()),
@@ -110,6 +117,7 @@ fn emulated_signature(
             max_batch: usize::MAX,
             inputs: or_vector(settings.inputs.clone(), "INPUT0"),
             outputs: or_vector(settings.outputs.clone(), "OUTPUT0"),
+            length: None,
         }),
     }
 }
@@ -143,8 +151,31 @@ fn emulate(
     if signature.max_batch > 0 {
         signature.max_batch = sizes;
     }
-    let shorter = Profile::from_table((1..=sizes).map(|size| profile.latency(size)));
-    (signature, EngineKind::Emulated(shorter.expect("a part of a profile is one")))
+    let shorter = match profile.spread() {
+        Some(spread) => Profile::spread_out(Arc::new(spread.with_max_batch(sizes))),
+        None => Profile::from_table((1..=sizes).map(|size| profile.latency(size)))
+            .expect("a part of a profile is one"),
+    };
+    (signature, EngineKind::Emulated(shorter))
+}
+
+/// Which input says what a request takes alone.
+fn alone_input(
+    entry: &ModelEntry,
+    signature: &Signature,
+) -> Result<Option<usize>, RepositoryError> {
+    let Some(name) = &entry.settings.alone_input else { return Ok(None) };
+    let refuse =
+        |reason: String| Err(RepositoryError::key(&entry.settings.file, "alone_input", reason));
+    let Some(at) = signature.inputs.iter().position(|spec| spec.name == *name) else {
+        let known: Vec<&str> = signature.inputs.iter().map(|spec| spec.name.as_str()).collect();
+        let name = name.escape_default();
+        return refuse(format!("the model has no input '{name}', but {}", known.join(", ")));
+    };
+    match signature.inputs[at].datatype {
+        DataType::Fp32 | DataType::Fp64 | DataType::Int32 | DataType::Int64 => Ok(Some(at)),
+        other => refuse(format!("input '{name}' is {other}, expected FP32, FP64, INT32 or INT64")),
+    }
 }
 
 /// The configuration's inputs and outputs, where they agree with the file's.
@@ -170,7 +201,7 @@ fn agree(entry: &ModelEntry, file: &Signature) -> Result<Signature, RepositoryEr
         outputs.push(side.narrow(&output.name, output.data_type(), &output.dims)?);
     }
     if inputs.is_empty() {
-        inputs = file.inputs;
+        inputs.clone_from(&file.inputs);
     } else if let Some(missing) =
         file.inputs.iter().find(|spec| !inputs.iter().any(|input| input.name == spec.name))
     {
@@ -178,9 +209,10 @@ fn agree(entry: &ModelEntry, file: &Signature) -> Result<Signature, RepositoryEr
         return Err(RepositoryError::key(&entry.config_file, "input", reason));
     }
     if outputs.is_empty() {
-        outputs = file.outputs;
+        outputs.clone_from(&file.outputs);
     }
-    Ok(Signature { max_batch: file.max_batch, inputs, outputs })
+    let narrow = Signature { max_batch: file.max_batch, inputs, outputs, length: None };
+    Ok(narrow.with_length_of(&file))
 }
 
 /// The file's signature with all axes, for a configuration that has no batch.
@@ -194,11 +226,13 @@ fn without_batch(file: &Signature) -> Signature {
         shape: [axis].into_iter().chain(spec.shape.iter().copied()).collect(),
         ..spec.clone()
     };
-    Signature {
+    let all = Signature {
         max_batch: 0,
         inputs: file.inputs.iter().map(whole).collect(),
         outputs: file.outputs.iter().map(whole).collect(),
-    }
+        length: None,
+    };
+    all.with_length_of(file)
 }
 
 /// The file's signature with its first axis as the batch, for a configuration that has one.
@@ -237,11 +271,13 @@ fn with_batch(
         shape: spec.shape.iter().skip(1).copied().collect(),
         ..spec.clone()
     };
-    Ok(Signature {
+    let behind = Signature {
         max_batch: wanted,
         inputs: file.inputs.iter().map(rest).collect(),
         outputs: file.outputs.iter().map(rest).collect(),
-    })
+        length: None,
+    };
+    Ok(behind.with_length_of(file))
 }
 
 /// The inputs or the outputs of the file.

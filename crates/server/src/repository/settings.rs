@@ -9,8 +9,10 @@ use fermata_engine::{DataType, TensorSpec};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::alone::{self, RawGrowth, RawMode};
 use super::config::Place;
 use super::error::{RepositoryError, in_one_line, line_of, written_in};
+use super::length::LengthSettings;
 
 /// The name of the file, beside a model's `config.pbtxt` and at the root of a repository.
 pub(super) const FILE_NAME: &str = "fermata.toml";
@@ -30,6 +32,10 @@ pub struct Settings {
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Bytes that it takes on every GPU that holds it; zero, if the file does not say.
     pub memory: u64,
+    /// What it says of the length of requests.
+    pub(super) length: LengthSettings,
+    /// The input of an emulated model that has the milliseconds that its request takes alone.
+    pub(super) alone_input: Option<String>,
     /// The file that was read, or would be.
     pub(super) file: PathBuf,
     /// The inputs of an emulated model; empty if the file has none.
@@ -78,6 +84,12 @@ struct RawModel {
     beta_ms: Option<f64>,
     latency_ms: Option<Vec<f64>>,
     memory_mb: Option<f64>,
+    #[serde(default)]
+    alone: Vec<RawMode>,
+    alone_input: Option<String>,
+    growth: Option<RawGrowth>,
+    #[serde(default)]
+    length: LengthSettings,
     #[serde(default)]
     input: Vec<RawTensor>,
     #[serde(default)]
@@ -147,7 +159,17 @@ impl Settings {
         let memory = raw.memory_mb.map(|mb| not_negative(file, "memory_mb", mb)).transpose()?;
         // Conversion saturates.
         let memory = (memory.unwrap_or(0.0) * MB) as u64;
-        Ok(Self { slo, engine, shapes, memory, file: file.to_owned(), inputs, outputs })
+        Ok(Self {
+            slo,
+            engine,
+            shapes,
+            memory,
+            length: raw.length,
+            alone_input: raw.alone_input,
+            file: file.to_owned(),
+            inputs,
+            outputs,
+        })
     }
 
     /// Refuses shapes to measure with that no request could have.
@@ -176,6 +198,9 @@ impl RawModel {
             ("alpha_ms", self.alpha_ms.is_some()),
             ("beta_ms", self.beta_ms.is_some()),
             ("latency_ms", self.latency_ms.is_some()),
+            ("alone", !self.alone.is_empty()),
+            ("alone_input", self.alone_input.is_some()),
+            ("growth", self.growth.is_some()),
             ("input", !self.input.is_empty()),
             ("output", !self.output.is_empty()),
         ];
@@ -191,6 +216,21 @@ impl RawModel {
 
     fn profile(&self, file: &Path, slo: Span) -> Result<Profile, RepositoryError> {
         let refuse = |key: &str, reason: String| Err(RepositoryError::key(file, key, reason));
+        if !self.alone.is_empty() {
+            let keys = [
+                ("latency_ms", self.latency_ms.is_some()),
+                ("alpha_ms", self.alpha_ms.is_some()),
+                ("beta_ms", self.beta_ms.is_some()),
+            ];
+            return match keys.into_iter().find(|(_, given)| *given) {
+                Some((key, _)) => refuse(key, "cannot be given together with [[alone]]".to_owned()),
+                None => alone::profile(file, &self.alone, self.growth.as_ref(), slo),
+            };
+        }
+        let keys = [("growth", self.growth.is_some()), ("alone_input", self.alone_input.is_some())];
+        if let Some((key, _)) = keys.into_iter().find(|(_, given)| *given) {
+            return refuse(key, "goes with [[alone]], which is missing".to_owned());
+        }
         let (key, profile) = match (&self.latency_ms, self.alpha_ms, self.beta_ms) {
             (Some(table), None, None) => {
                 for &latency in table {
@@ -215,7 +255,7 @@ impl RawModel {
             (None, None, None) => {
                 return refuse(
                     "alpha_ms",
-                    "missing: give alpha_ms and beta_ms, or latency_ms".to_owned(),
+                    "missing: give alpha_ms and beta_ms, or latency_ms, or [[alone]]".to_owned(),
                 );
             }
             (None, None, _) => return refuse("alpha_ms", "missing".to_owned()),
@@ -271,7 +311,7 @@ fn check_tensors(
     (1..).zip(tensors).map(check).collect()
 }
 
-fn positive(file: &Path, key: &str, value: f64) -> Result<f64, RepositoryError> {
+pub(super) fn positive(file: &Path, key: &str, value: f64) -> Result<f64, RepositoryError> {
     // What rounds to no time at all is none.
     if value <= MS_MAX && Span::from_ms(value) > Span::ZERO {
         return Ok(value);
@@ -283,7 +323,7 @@ fn positive(file: &Path, key: &str, value: f64) -> Result<f64, RepositoryError> 
     ))
 }
 
-fn not_negative(file: &Path, key: &str, value: f64) -> Result<f64, RepositoryError> {
+pub(super) fn not_negative(file: &Path, key: &str, value: f64) -> Result<f64, RepositoryError> {
     if (0.0..=MS_MAX).contains(&value) {
         return Ok(value);
     }
@@ -312,6 +352,7 @@ fn plain(message: &str) -> String {
     in_one_line(message)
         .replace("expected f64", "expected a number")
         .replace("expected i64", "expected a whole number")
+        .replace("expected usize", "expected a whole number from 0")
 }
 
 fn read_if_there(file: &Path) -> Result<Option<String>, RepositoryError> {
@@ -385,6 +426,11 @@ mod tests {
             ),
             (&format!("{EMULATED}alpha_ms = 20\nbeta_ms = 6"), "slo_ms: 25 ms is below the 26 ms"),
             (&format!("{EMULATED}latency_ms = []"), "latency_ms: a profile needs"),
+            ("slo_ms = 1\n[[alone]]\nmean_ms = 1", "alone: is only for an emulated model"),
+            ("slo_ms = 1\n[length]\nlongest = -1", "length.longest: invalid value: integer `-1`"),
+            ("slo_ms = 1\n[length]\npads = true", "length.pads: unknown field `pads`"),
+            (&format!("{EMULATED}alone_input = \"x\""), "alone_input: goes with [[alone]]"),
+            (&format!("{EMULATED}beta_ms = 1\n[[alone]]\nmean_ms = 1"), "beta_ms: cannot be given"),
             (&format!("{EMULATED}latency_ms = [1, -2]"), "latency_ms: -2 is not"),
             (
                 &format!("{EMULATED}latency_ms = [1]\nbeta_ms = 2"),

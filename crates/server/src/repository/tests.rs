@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fermata_core::Profile;
-use fermata_engine::{DataType, Signature, TensorSpec};
+use fermata_engine::{DataType, Length, Padding, Signature, TensorSpec};
 use tempfile::TempDir;
 
 use super::*;
@@ -65,6 +65,7 @@ fn image(max_batch: usize) -> Signature {
         max_batch,
         inputs: vec![tensor("x", DataType::Fp32, &[3, -1])],
         outputs: vec![tensor("y", DataType::Fp32, &[10]), tensor("z", DataType::Int64, &[])],
+        length: None,
     }
 }
 
@@ -298,6 +299,7 @@ fn a_configuration_narrows_what_the_file_has() {
         max_batch: 8,
         inputs: vec![tensor("x", DataType::Fp32, &[3, 5])],
         outputs: vec![tensor("z", DataType::Int64, &[]), tensor("y", DataType::Fp32, &[10])],
+        length: None,
     };
     let resolved = fixture.resolve("m", Some(&image(64))).unwrap();
     assert_eq!(resolved.signature, expected);
@@ -321,6 +323,72 @@ fn a_configuration_narrows_what_the_file_has() {
     assert_eq!(resolved.signature.max_batch, 0);
     assert_eq!(resolved.signature.inputs, [tensor("x", DataType::Fp32, &[2, 3, 5])]);
     assert_eq!(resolved.signature.outputs[0], tensor("y", DataType::Fp32, &[-1, 10]));
+}
+
+#[test]
+fn the_length_stays_with_its_inputs_and_outputs() {
+    let fixture = Fixture::new(&[DEFAULTS, ("m/1/model.onnx", "")]);
+    let file = Signature {
+        max_batch: 128,
+        inputs: vec![tensor("ids", DataType::Int64, &[-1]), tensor("mask", DataType::Int64, &[-1])],
+        outputs: vec![
+            tensor("hidden", DataType::Fp32, &[-1, 4]),
+            tensor("pooled", DataType::Fp32, &[4]),
+        ],
+        length: Some(Length {
+            inputs: vec![Some(0), Some(0)],
+            outputs: vec![Some(0), None],
+            longest: usize::MAX,
+            padding: Some(Padding { fill: vec![0, 0] }),
+        }),
+    };
+    let length = |config: &str, settings: &str| {
+        fixture.write("m/config.pbtxt", config);
+        fixture.write("m/fermata.toml", settings);
+        fixture.resolve("m", Some(&file)).map(|resolved| resolved.signature.length)
+    };
+    assert_eq!(length("", ""), Ok(file.length.clone()));
+    let fewer = "max_batch_size: 8 output { name: 'pooled' }";
+    let expected = Length { outputs: vec![None], ..file.length.clone().unwrap() };
+    assert_eq!(length(fewer, ""), Ok(Some(expected)));
+    let fixed = "max_batch_size: 8 input { name: 'mask' dims: 9 } input { name: 'ids' dims: 9 }";
+    assert_eq!(length(fixed, ""), Ok(None));
+    let settings = "[length]\npad = false\nlongest = 512";
+    let expected = Length { longest: 512, padding: None, ..file.length.clone().unwrap() };
+    assert_eq!(length("", settings), Ok(Some(expected)));
+    assert_eq!(
+        length("", "[length]\naxis = { ids = 3 }").unwrap_err(),
+        "ROOT/m/fermata.toml: length.axis.ids: 3 is no free axis (from 0) of [-1], without the batch"
+    );
+}
+
+#[test]
+fn an_emulated_model_may_be_told_by_an_input_how_long_it_takes() {
+    let fixture = Fixture::new(&[DEFAULTS]);
+    let resolve = |name: &str, datatype: &str| {
+        let text = format!(
+            "engine = 'emulated'\nalone_input = '{name}'\n[[alone]]\nmean_ms = 5\ndeviation_ms = 1\n
+            [[input]]\nname = 'ms'\ndatatype = '{datatype}'\nshape = [1]"
+        );
+        fixture.write("m/fermata.toml", &text);
+        fixture.resolve("m", None)
+    };
+    let resolved = resolve("ms", "FP32").unwrap();
+    let EngineKind::Emulated(profile) = &resolved.engine else { panic!("it is emulated") };
+    assert_eq!((resolved.alone_input, profile.max_batch()), (Some(0), 128));
+    assert!(profile.spread().is_some());
+    assert!(
+        resolve("x", "FP32")
+            .unwrap_err()
+            .ends_with("alone_input: the model has no input 'x', but ms")
+    );
+    assert!(resolve("ms", "BYTES").unwrap_err().contains("input 'ms' is BYTES, expected FP32"));
+    // The configuration ends the batches, and what is spread stays so.
+    fixture.write("m/config.pbtxt", "max_batch_size: 4");
+    let EngineKind::Emulated(profile) = resolve("ms", "INT32").unwrap().engine else {
+        panic!("it is emulated")
+    };
+    assert_eq!((profile.max_batch(), profile.spread().unwrap().max_batch()), (4, 4));
 }
 
 #[test]

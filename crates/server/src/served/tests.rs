@@ -33,7 +33,12 @@ fn pool(scheduler_threads: usize, executors: usize) -> Arc<Pool> {
 fn serve(pool: &Arc<Pool>, slo_ms: f64) -> Arc<Served> {
     let spec =
         |name: &str| TensorSpec { name: name.to_owned(), datatype: DataType::Fp32, shape: vec![2] };
-    let signature = Signature { max_batch: 16, inputs: vec![spec("x")], outputs: vec![spec("y")] };
+    let signature = Signature {
+        max_batch: 16,
+        inputs: vec![spec("x")],
+        outputs: vec![spec("y")],
+        length: None,
+    };
     let slo = Span::from_ms(slo_ms);
     let profile = Profile::linear(Span::from_ms(1.0), Span::from_ms(4.0), slo).unwrap();
     let model = Emulated::new(signature.clone(), profile.clone());
