@@ -294,7 +294,7 @@ impl<'a> Weighing<'a> {
                     |&(place, left, _): &(usize, f32, _)| self.gain(place, left, &batch, pace);
                 let worth = batch_of.iter().map(gain).sum::<f32>() / batch.mean;
                 if worth > least {
-                    let last = batch_of[size - 1].2;
+                    let (from, last) = (batch_of[0].2.deadline, batch_of[size - 1].2);
                     let (low, high, mean) = (range.low, range.high, Span(batch.mean as u64));
                     let last = (last.deadline, last.id.0);
                     best = Some(Pick { worth, low, high, size, from, last, mean });
