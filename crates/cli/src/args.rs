@@ -6,7 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args as Arguments, CommandFactory, FromArgMatches, Parser, Subcommand};
 use fermata_dispatch::Policy;
 
-use crate::bench::{GpuletArgs, NexusArgs, SchedulerArgs, SymphonyArgs};
+use crate::bench::{GpuletArgs, NexusArgs, OrlojArgs, SchedulerArgs, SymphonyArgs};
 use crate::load::LoadArgs;
 use crate::models::ModelsArgs;
 use crate::plan::PlanArgs;
@@ -81,6 +81,7 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Suite {
     Gpulet(GpuletArgs),
     Nexus(NexusArgs),
+    Orloj(OrlojArgs),
     Scheduler(SchedulerArgs),
     Symphony(SymphonyArgs),
 }

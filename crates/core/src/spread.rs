@@ -49,6 +49,9 @@ pub const KINDS_MAX: usize = 64;
 /// A run is not taken to be longer than this many times the median: a tail without end would leave no bins for the rest.
 const LONGEST_OF_MEDIAN: u64 = 1000;
 
+/// Runs that differ by no more than this factor are the same.
+const POINT: f64 = 1.001;
+
 /// A run is shorter than this once in a thousand times: who has less time left is hopeless.
 const HOPELESS: f32 = 0.001;
 
@@ -104,6 +107,11 @@ impl Spread {
     #[inline]
     pub fn growth(&self) -> &Growth {
         &self.growth
+    }
+
+    /// Whether all requests take the same: then a table says all there is to say.
+    pub fn is_point(&self) -> bool {
+        self.grid.longest().0 as f64 <= self.grid.shortest().0 as f64 * POINT
     }
 
     /// How many kinds there are.

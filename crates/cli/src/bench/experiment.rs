@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
+use fermata_workload::Counts;
 
 use super::document::{Document, Heading, Section};
 use super::machine::Machine;
@@ -39,6 +40,27 @@ pub(crate) struct SuiteArgs {
     /// The seed of all random numbers: the same seed gives the same numbers.
     #[arg(long, value_name = "N", env = "FERMATA_SEED", default_value_t = 1)]
     pub(super) seed: u64,
+}
+
+/// The trace of those suites that follow one.
+#[derive(Debug, Arguments)]
+pub(crate) struct TraceArgs {
+    /// A day of traffic: calls a minute, as in the Azure Functions traces of 2019.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "FERMATA_TRACE",
+        default_value = "data/traces/azure_functions_2019_1000x1440.csv"
+    )]
+    trace: PathBuf,
+}
+
+impl TraceArgs {
+    /// Reads it.
+    pub(super) fn counts(&self) -> Result<Counts, InputError> {
+        Counts::read(&self.trace)
+            .map_err(|error| InputError::Argument { name: "--trace", reason: error.to_string() })
+    }
 }
 
 /// At least one.

@@ -9,6 +9,7 @@ mod experiment;
 mod gpulet;
 mod machine;
 mod nexus;
+mod orloj;
 mod planner;
 mod progress;
 mod scheduler;
@@ -17,6 +18,7 @@ mod symphony;
 use crate::args::{BenchArgs, Suite};
 pub(crate) use gpulet::GpuletArgs;
 pub(crate) use nexus::NexusArgs;
+pub(crate) use orloj::OrlojArgs;
 pub(crate) use scheduler::SchedulerArgs;
 pub(crate) use symphony::SymphonyArgs;
 
@@ -25,6 +27,7 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     match &args.suite {
         Suite::Gpulet(args) => gpulet::run(args),
         Suite::Nexus(args) => nexus::run(args),
+        Suite::Orloj(args) => orloj::run(args),
         Suite::Scheduler(args) => scheduler::run(args),
         Suite::Symphony(args) => symphony::run(args),
     }

@@ -55,9 +55,13 @@ pub(crate) struct Chosen {
 }
 
 impl Mixed {
-    /// For a model that is spread out on every class on which it runs; others are planned by their means.
+    /// For a model that is spread out on every class on which it runs. Others are planned by their means, and so are those of which every
+    /// request takes the same.
     pub(crate) fn new(spec: &ModelSpec, lanes: &[Lane], network: Network) -> Option<Box<Self>> {
-        let outlook = |lane: &Lane| Some(Outlook::new(spec.profile(lane.class)?.spread()?));
+        let outlook = |lane: &Lane| {
+            let spread = spec.profile(lane.class)?.spread()?;
+            (!spread.is_point()).then(|| Outlook::new(spread))
+        };
         let outlooks: Option<Box<[Outlook]>> = lanes.iter().map(outlook).collect();
         let outlooks = outlooks.filter(|outlooks| !outlooks.is_empty())?;
         let kinds = outlooks.iter().map(|outlook| outlook.spread().kinds()).min()?;

@@ -13,7 +13,6 @@ use fermata_workload::{Counts, FunctionCounts, Gaps, Process};
 use super::Bench;
 use crate::bench::document::{Section, Table, figure};
 use crate::chart::{Axis, Lines, Panel, Series, Shape, grouped};
-use crate::input::InputError;
 
 /// How many requests a second, on average over the day.
 const RATE: f64 = 10_000.0;
@@ -32,8 +31,7 @@ const TABLE: usize = 1 << 18;
 
 /// The day under the planner, and the fewest GPUs of each epoch.
 pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
-    let counts = Counts::read(&bench.args.trace)
-        .map_err(|error| InputError::Argument { name: "--trace", reason: error.to_string() })?;
+    let counts = bench.args.trace.counts()?;
     let day = Day::new(&counts, if bench.suite.quick { 120 } else { 1440 });
     let policy: Policy = "fermata".parse().expect("the default policy exists");
     let epochs: Vec<usize> = (0..day.epochs()).collect();

@@ -1,12 +1,10 @@
 //! The arguments of `fermata bench symphony`.
 
-use std::path::PathBuf;
-
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
 
 use super::EXPERIMENTS;
-use crate::bench::experiment::{SuiteArgs, count, list};
+use crate::bench::experiment::{SuiteArgs, TraceArgs, count, list};
 
 /// Repeats the experiments of Symphony (deferred batch scheduling) in virtual time, every policy beside what the
 /// paper printed, and writes tables and pictures.
@@ -32,14 +30,8 @@ pub(crate) struct SymphonyArgs {
     #[arg(long, env = "FERMATA_REPORT", value_parser = FalseyValueParser::new())]
     pub(super) report: bool,
 
-    /// Figure 15: calls a minute, as in the Azure Functions traces of 2019.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "FERMATA_TRACE",
-        default_value = "data/traces/azure_functions_2019_1000x1440.csv"
-    )]
-    pub(super) trace: PathBuf,
+    #[command(flatten)]
+    pub(super) trace: TraceArgs,
 }
 
 fn help() -> String {

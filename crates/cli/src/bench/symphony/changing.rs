@@ -7,7 +7,6 @@ use fermata_workload::Counts;
 use super::Bench;
 use crate::bench::document::{Section, Table, figure};
 use crate::chart::{Axis, Layer, Lines, Mark, PALETTE, Panel, Series, Shape, Stack, grouped};
-use crate::input::InputError;
 
 const GPUS: usize = 512;
 /// Ten recorded minutes each.
@@ -20,8 +19,7 @@ const POLICIES: [&str; 5] = ["shepherd", "nexus", "eager", "deferred", "fermata"
 const UNDERLOADED: f64 = 0.9;
 
 pub(super) fn figure15(bench: &Bench<'_>) -> anyhow::Result<Section> {
-    let counts = Counts::read(&bench.args.trace)
-        .map_err(|error| InputError::Argument { name: "--trace", reason: error.to_string() })?;
+    let counts = bench.args.trace.counts()?;
     let minute_s = match (bench.args.requests, bench.suite.quick) {
         (Some(requests), _) => minute_for(requests, &counts),
         (None, true) => MINUTE_QUICK_S,
