@@ -8,7 +8,7 @@
 //!
 //! An update finds bridges anew along one path, each by walking down both halves at once: O(log^2 n). Most of them need
 //! not be found: a new line that is not above the bridge's end leaves it where it is, and so does one that goes and was
-//! not part of it. The tree is balanced by weight; rotations cost two bridges.
+//! not part of it. The tree is balanced by weight; a rotation costs two bridges, or three.
 
 /// A priority that changes with time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
