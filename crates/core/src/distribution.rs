@@ -154,6 +154,17 @@ impl Distribution {
         grid.value(bin as f32 + within.clamp(0.0, 1.0))
     }
 
+    /// The squared coefficient of variation: the variance over the square of the mean.
+    pub fn variation(&self, grid: &Grid) -> f64 {
+        let (mut mean, mut square) = (0.0, 0.0);
+        for (share, from, to) in self.bins(grid) {
+            let middle = f64::from(from + to) / 2.0;
+            mean += f64::from(share) * middle;
+            square += f64::from(share) * middle * middle;
+        }
+        (square / (mean * mean) - 1.0).max(0.0)
+    }
+
     /// The bins that may be: the probability of each, with the nanoseconds at which it begins and ends.
     pub fn bins<'a>(&'a self, grid: &'a Grid) -> impl Iterator<Item = (f32, f32, f32)> + 'a {
         (0..BINS).filter_map(move |bin| {

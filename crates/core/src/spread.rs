@@ -13,6 +13,8 @@ pub struct Spread {
     kinds: Box<[Kind]>,
     /// Of a request of whatever kind.
     mixture: Distribution,
+    /// The squared coefficient of variation of what requests take alone.
+    variation: f64,
     max_batch: usize,
 }
 
@@ -88,7 +90,8 @@ impl Spread {
             let shortest = alone.quantile(&grid, HOPELESS);
             Kind { alone, share: share.max(0.0), mean: alone.mean(&grid), shortest }
         });
-        Ok(Self { kinds: kinds.collect(), grid, growth, mixture, max_batch })
+        let variation = mixture.variation(&grid);
+        Ok(Self { kinds: kinds.collect(), grid, growth, mixture, variation, max_batch })
     }
 
     /// The same with another largest batch, which must not be zero.
@@ -112,6 +115,11 @@ impl Spread {
     /// Whether all requests take the same: then a table says all there is to say.
     pub fn is_point(&self) -> bool {
         self.grid.longest().0 as f64 <= self.grid.shortest().0 as f64 * POINT
+    }
+
+    /// The squared coefficient of variation of what requests take alone.
+    pub fn variation(&self) -> f64 {
+        self.variation
     }
 
     /// How many kinds there are.

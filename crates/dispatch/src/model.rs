@@ -311,10 +311,8 @@ impl ModelMachine {
     fn form_mixed(&mut self, now: Time, signal: &Signal) {
         let Some(mixed) = &self.mixed else { return };
         for (at, lane) in self.lanes.iter_mut().enumerate() {
-            match mixed.prospect(at, now) {
-                Some(Prospect { size, latest, frontrun, others }) => {
-                    // Each of the other batches needs an executor too before this one may be late.
-                    let frontrun = frontrun - signal.turn * u64::from(others);
+            match mixed.prospect(at, now, u64::from(signal.executors)) {
+                Some(Prospect { size, latest, frontrun }) => {
                     let ready = self.tuning.ready(frontrun, latest, &self.pace, signal);
                     let ready = ready.min(latest).max(now);
                     let (size, urgency) = (size as u32, self.tuning.urgency(latest));

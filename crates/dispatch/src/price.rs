@@ -38,6 +38,8 @@ pub struct Signal {
     pub turn: Span,
     /// The mean share of recent requests lost, over models.
     pub bad: f64,
+    /// How many executors there are.
+    pub executors: u32,
     /// The class with the most executors: loads are told as if all were of it.
     pub main_class: ClassId,
 }
@@ -121,6 +123,7 @@ impl Market {
             slack: self.signal.slack,
             turn: Span((self.latency_ns / executors) as u64),
             bad: self.total.bad / self.models.max(1) as f64,
+            executors: self.executors as u32,
             main_class: self.signal.main_class,
         };
     }

@@ -64,7 +64,9 @@ impl Tuning {
         self.report.load = load;
         self.report.alone = pace.rate() * profile.shortest().0 as f64;
         self.report.gain = load * pace.rate() * saving;
-        self.report.variation = load * pace.variation() / batch;
+        // How long batches run varies too, where that depends on the input: then an idle moment is missed as after a burst.
+        let run = profile.spread().map_or(0.0, |spread| spread.variation());
+        self.report.variation = load * (pace.variation() / batch + run);
         let companions = pace.rate() * slack.0 as f64;
         self.patience = if companions < COMPANIONS_MIN || signal.idle {
             Span::ZERO

@@ -213,8 +213,11 @@ impl HubEnd {
 }
 
 fn signal_to(signal: &Signal) -> [u64; SIGNAL] {
-    let Signal { load, price, hold, idle, slack, turn, bad, main_class } = *signal;
-    let flags = u64::from(hold) | u64::from(idle) << 1 | u64::from(main_class.0) << 2;
+    let Signal { load, price, hold, idle, slack, turn, bad, executors, main_class } = *signal;
+    let flags = u64::from(hold)
+        | u64::from(idle) << 1
+        | u64::from(main_class.0) << 2
+        | u64::from(executors) << 32;
     [load.to_bits(), price.to_bits(), slack.0, turn.0, bad.to_bits(), flags]
 }
 
@@ -227,6 +230,7 @@ fn signal_from([load, price, slack, turn, bad, flags]: [u64; SIGNAL]) -> Signal 
         slack: Span(slack),
         turn: Span(turn),
         bad: f64::from_bits(bad),
+        executors: (flags >> 32) as u32,
         main_class: ClassId((flags >> 2) as u16),
     }
 }
@@ -245,6 +249,7 @@ mod tests {
             slack: Span(3),
             turn: Span(5),
             bad: 0.01,
+            executors: 5,
             main_class: ClassId(4),
         };
         assert_eq!(signal_from(signal_to(&signal)), signal);

@@ -3,7 +3,7 @@
 
 use fermata_core::{Distribution, KINDS_MAX, Request, Span, Time};
 
-use super::outlook::{Batch, Outlook, Pace, Range};
+use super::outlook::{Batch, CHANCES, Outlook, Pace, Range};
 use super::queues::Queues;
 
 /// Of the requests that could still be in time after this batch, so many will be: others come in between. With a half, the
@@ -11,8 +11,8 @@ use super::queues::Queues;
 const LATER: f32 = 0.5;
 /// Which of the chances is tried where all ranges are compared.
 const COARSE: usize = 1;
-/// Of a range so many times the largest batch in question are looked at closely.
-const CLOSE: usize = 2;
+/// Of a range no more than so many times the largest batch in question are looked at closely.
+const CLOSE: usize = 16;
 /// Where more wait than this, samples of them are compared.
 const MANY: usize = 48;
 
@@ -261,16 +261,23 @@ impl<'a> Weighing<'a> {
         let sizes = range.batches.iter().map(|batch| usize::from(batch.size));
         let below = sizes.clone().take_while(|&other| other < size).last().unwrap_or(0);
         let above = sizes.clone().find(|&other| other > size).unwrap_or(size);
-        let usual = range.batches.iter().find(|batch| usize::from(batch.size) >= size)?;
+        let usual =
+            |size: usize| range.batches.iter().find(|batch| usize::from(batch.size) >= size);
+        let (smallest, largest) = (usual(below.max(1))?, usual(above)?);
         let Moment { start, resp, .. } = self.moment;
-        // Those in question, the most urgent first: every batch is some of them that are next to each other.
+        let moment = |needed: Span| start + needed + resp;
+        // Those in question, the most urgent first: every batch is some of them that are next to each other. They end with a batch of
+        // which everybody has the best chance.
         let places = &self.outlook.order()[usize::from(range.low)..=usize::from(range.high)];
-        self.merge.begin(self.queues, places, start + usual.needed[0] + resp);
-        let mut members: Vec<(usize, f32, &Request)> = Vec::with_capacity(CLOSE * above);
-        while members.len() < CLOSE * above
+        self.merge.begin(self.queues, places, moment(smallest.needed[0]));
+        let (safe, mut left) = (moment(largest.needed[CHANCES.len() - 1]), above);
+        let mut members: Vec<(usize, f32, &Request)> = Vec::with_capacity(2 * above);
+        while left > 0
+            && members.len() < CLOSE * above
             && let Some((place, request)) = self.merge.next()
         {
             members.push((place, self.left(request), request));
+            left -= usize::from(request.deadline >= safe);
         }
         let (mut longest, mut best) = (Distribution::NOTHING, None::<Pick>);
         for size in 1..=above.min(members.len()) {
@@ -278,13 +285,12 @@ impl<'a> Weighing<'a> {
             if size <= below {
                 continue;
             }
-            let batch = self.outlook.batch(size, longest);
-            let pace = self.outlook.pace(size);
+            let (batch, pace) = (self.outlook.batch(size, longest), self.outlook.pace(size));
             let mut tried = usize::MAX;
             for needed in batch.needed {
-                let from = start + needed + resp;
+                let from = moment(needed);
                 let first = members.partition_point(|(_, _, request)| request.deadline < from);
-                let Some(batch_of) = members.get(first..first + size) else { break };
+                let Some(those) = members.get(first..first + size) else { break };
                 let least = best.map_or(0.0, |best| best.worth);
                 if first == tried || size as f32 / batch.mean <= least {
                     continue;
@@ -292,9 +298,9 @@ impl<'a> Weighing<'a> {
                 tried = first;
                 let gain =
                     |&(place, left, _): &(usize, f32, _)| self.gain(place, left, &batch, pace);
-                let worth = batch_of.iter().map(gain).sum::<f32>() / batch.mean;
+                let worth = those.iter().map(gain).sum::<f32>() / batch.mean;
                 if worth > least {
-                    let (from, last) = (batch_of[0].2.deadline, batch_of[size - 1].2);
+                    let (from, last) = (those[0].2.deadline, those[size - 1].2);
                     let (low, high, mean) = (range.low, range.high, Span(batch.mean as u64));
                     let last = (last.deadline, last.id.0);
                     best = Some(Pick { worth, low, high, size, from, last, mean });

@@ -11,7 +11,7 @@ mod queues;
 use fermata_core::{Request, RequestId, Span, Time};
 
 use self::choice::Moment;
-use self::outlook::Outlook;
+use self::outlook::{GROUPS, Outlook};
 use self::queues::Queues;
 use crate::event::{ModelSpec, Network};
 use crate::lane::Lane;
@@ -42,8 +42,6 @@ pub(crate) struct Prospect {
     pub(crate) latest: Time,
     /// From then on nobody can join without making others late more than seldom.
     pub(crate) frontrun: Time,
-    /// So many batches must go besides, of those who do not go together with the others.
-    pub(crate) others: u32,
 }
 
 /// A batch that is to go.
@@ -128,33 +126,40 @@ impl Mixed {
         self.outlooks[lane].usually(place, self.usual).max(self.shortest[place]) + away
     }
 
-    /// What a lane would send now, as far as that is known before it is chosen.
-    pub(crate) fn prospect(&self, lane: usize, now: Time) -> Option<Prospect> {
+    /// What a lane would send now, as far as that is known before it is chosen, in a pool of so many executors.
+    pub(crate) fn prospect(&self, lane: usize, now: Time, executors: u64) -> Option<Prospect> {
         let outlook = &self.outlooks[lane];
-        let (mut size, mut latest, mut frontrun) = (0, Time::NEVER, Time::NEVER);
-        let mut groups = 0u64;
+        let size = self.queues.len().min(outlook.spread().max_batch());
+        if size == 0 {
+            return None;
+        }
+        // Who does not go together with others needs a batch besides, and all of them need the same executors.
+        let mut work = [Span::ZERO; GROUPS];
         for place in 0..self.shortest.len() {
-            let waiting = self.queues.kind(place);
-            if waiting.is_empty() {
-                continue;
+            let waiting = self.queues.kind(place).len().min(outlook.spread().max_batch());
+            if let Some(tail) = outlook.tail(place, waiting.max(1)).filter(|_| waiting > 0) {
+                let group = &mut work[outlook.group(place)];
+                *group = tail.max(*group);
             }
-            size += waiting.len();
-            groups |= 1 << outlook.group(place).min(63);
-            let away = self.network.lead(1) + self.network.resp;
-            let needed = self.needed(lane, place);
+        }
+        let all = work.iter().fold(Span::ZERO, |all, &work| all + work);
+        let away = self.network.lead(1) + self.network.resp;
+        let (mut latest, mut frontrun) = (Time::NEVER, Time::NEVER);
+        for place in 0..self.shortest.len() {
+            let (waiting, needed) = (self.queues.kind(place), self.needed(lane, place));
             let gone = waiting.partition_point(|request| request.deadline < now + needed);
             let Some(next) = waiting.get(gone) else { continue };
             latest = latest.min(next.deadline - needed);
             // Were one more of this kind to come, all of them would seldom be late if they went by then.
+            let others = Span((all - work[outlook.group(place)]).0 / executors.max(1));
             let full = outlook.tail(place, waiting.len() - gone + 1);
-            frontrun = frontrun.min(full.map_or(now, |full| next.deadline - (full + away)));
+            let last = full.map_or(now, |full| next.deadline - (full + others + away));
+            frontrun = frontrun.min(last);
         }
-        if size > 0 && latest == Time::NEVER {
+        if latest == Time::NEVER {
             (latest, frontrun) = (self.hopeful_until().max(now), now);
         }
-        let size = size.min(outlook.spread().max_batch());
-        let others = groups.count_ones().saturating_sub(1);
-        (size > 0).then_some(Prospect { size, latest, frontrun: frontrun.min(latest), others })
+        Some(Prospect { size, latest, frontrun: frontrun.min(latest) })
     }
 
     /// Moves the batch that is worth most on a lane to `batch`, were it decided at `now` for an executor that is free at

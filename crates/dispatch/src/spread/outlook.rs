@@ -8,6 +8,8 @@ use fermata_core::{Distribution, KindId, Span, Spread};
 pub(super) const CHANCES: [f32; 3] = [0.35, 0.65, 0.9];
 /// A batch is held for others until it would be late this often.
 const SELDOM: f32 = 0.03;
+/// There are no more groups of kinds than this: those that take longest are one.
+pub(super) const GROUPS: usize = 16;
 /// A kind is in a group with others of which the shortest takes at least one in so many of its time.
 const ALIKE: f32 = 1.5;
 
@@ -189,8 +191,8 @@ impl Outlook {
 
     /// Which kinds go together: those of one group.
     #[inline]
-    pub(super) fn group(&self, place: usize) -> u16 {
-        self.group[place]
+    pub(super) fn group(&self, place: usize) -> usize {
+        usize::from(self.group[place]).min(GROUPS - 1)
     }
 
     /// The least that a batch of one takes, for a request in this place.
