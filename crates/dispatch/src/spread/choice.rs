@@ -1,7 +1,7 @@
 //! The batch that is worth most: the expected number of requests that are in time because they run now and not later, per expected
 //! executor time.
 
-use fermata_core::{Distribution, KINDS_MAX, Request, Span, Time};
+use fermata_core::{Distribution, KINDS_MAX, Request, RequestId, Span, Time};
 
 use super::outlook::{Batch, CHANCES, Outlook, Pace, Range};
 use super::queues::Queues;
@@ -26,10 +26,9 @@ pub(super) struct Pick {
     high: u16,
     /// How many.
     pub(super) size: usize,
-    /// Who has an earlier deadline gives way.
-    from: Time,
-    /// The last of them by deadline and id.
-    last: (Time, u64),
+    /// The first and the last of them, by deadline and id: everybody of these kinds between them is in it.
+    first: (Time, RequestId),
+    last: (Time, RequestId),
     /// How long they take on average.
     pub(super) mean: Span,
 }
@@ -43,8 +42,8 @@ impl Pick {
 
     /// Which of one kind are in it.
     pub(super) fn members(&self, waiting: &[Request]) -> std::ops::Range<usize> {
-        let start = waiting.partition_point(|request| request.deadline < self.from);
-        let end = waiting.partition_point(|request| (request.deadline, request.id.0) <= self.last);
+        let start = waiting.partition_point(|request| request.key() < self.first);
+        let end = waiting.partition_point(|request| request.key() <= self.last);
         start..end.max(start)
     }
 }
@@ -300,10 +299,9 @@ impl<'a> Weighing<'a> {
                     |&(place, left, _): &(usize, f32, _)| self.gain(place, left, &batch, pace);
                 let worth = those.iter().map(gain).sum::<f32>() / batch.mean;
                 if worth > least {
-                    let (from, last) = (those[0].2.deadline, those[size - 1].2);
+                    let (first, last) = (those[0].2.key(), those[size - 1].2.key());
                     let (low, high, mean) = (range.low, range.high, Span(batch.mean as u64));
-                    let last = (last.deadline, last.id.0);
-                    best = Some(Pick { worth, low, high, size, from, last, mean });
+                    best = Some(Pick { worth, low, high, size, first, last, mean });
                 }
             }
         }
@@ -326,8 +324,8 @@ impl<'a> Weighing<'a> {
                     low: at as u16,
                     high: at as u16,
                     size: 1,
-                    from: request.deadline,
-                    last: (request.deadline, request.id.0),
+                    first: request.key(),
+                    last: request.key(),
                     mean: Span(batch.mean as u64),
                 });
             }

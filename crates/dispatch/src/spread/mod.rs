@@ -7,6 +7,8 @@
 mod choice;
 mod outlook;
 mod queues;
+#[cfg(test)]
+mod tests;
 
 use fermata_core::{Request, RequestId, Span, Time};
 
