@@ -24,6 +24,8 @@ pub(super) fn table5(bench: &Bench<'_>) -> anyhow::Result<Section> {
     table(bench, 5, "table 5 and figure 7: ten real workloads, by their mean and 99th percentile")
 }
 
+/// A finish rate that is so much higher is far better.
+const FAR: f64 = 0.1;
 const REQUESTS: usize = 20_000;
 const SEEDS: u64 = 3;
 
@@ -107,9 +109,18 @@ fn remarks(rows: &[Row], measured: &[Vec<f64>]) -> String {
         let best = measured[row][..4].iter().copied().fold(0.0, f64::max);
         measured[row][5] - best
     });
+    let far = |column: &usize| found(*column) > printed(*column) + FAR;
+    let better: Vec<&str> = (0..3).filter(far).map(|column| COLUMNS[column]).collect();
+    let stronger = match better.is_empty() {
+        true => String::new(),
+        false => format!(
+            " Far better here than in the paper: {}. The paper's had no other estimate of a batch than the mean of single requests, and, of Clockwork, a worker that refuses what cannot \
+             start when it was planned; ours plan with what batches took.",
+            better.join(", ")
+        ),
+    };
     format!(
-        "On average over the rows: {}; fermata {:.2} without and {:.2} with tags, never more than {:.3} below the best of the others. The paper's baselines are \
-         far below ours: those had no estimate of a batch that differs from the mean, and a worker that refuses what it cannot start in time.",
+        "On average over the rows: {}; fermata {:.2} without and {:.2} with tags, never more than {:.3} below the best of the others.{stronger}",
         parts.collect::<Vec<_>>().join(", "),
         found(4),
         found(5),
