@@ -171,6 +171,11 @@ The file:
   rate = 5000                # requests a second; of each copy
   arrivals = \"poisson\"       # \"gamma:0.2\", \"uniform\", \"trace:FILE\"
   copies = 1                 # optional: named resnet50-1, resnet50-2, ...
+  [[model.alone]]            # in place of latencies, for a model whose run time depends on the input: what
+  mean_ms = 50               # requests of one application take alone; several of these are several
+  deviation_ms = 10          # applications, with these shares. With growth = {{ fixed_ms = 0, base = 0.8, each = 0.2 }}
+  share = 1                  # a batch of b takes fixed + (base + each b) times its longest request; max_batch = 16;
+                             # tags = false: the scheduler is not told the application of a request
   [[fault]]                  # optional
   at_s = 20
   executor = 3
@@ -185,6 +190,7 @@ Examples:
   fermata sim examples/resnet50.toml --policy fermata --policy deferred --policy eager
   fermata sim examples/zoo_a100.toml --goodput --policy all
   fermata sim examples/bursty.toml --min-gpus --json | jq .min_gpus
+  fermata sim examples/uneven.toml --policy fermata --policy orloj
   fermata sim --recording run.txt --policy deferred --gpus 4
   FERMATA_SEED=7 fermata sim examples/faults.toml --plot faults.svg"
     )

@@ -71,6 +71,32 @@ const BAD_VALUES: &[(&str, &str, &[&str])] = &[
     ),
     ("alpha_ms = 1\nbeta_ms = 5", "latency_ms = [2.0, nan]", &["model 'net'", "latency_ms", "NaN"]),
     ("alpha_ms = 1\nbeta_ms = 5", "latency_ms = [2.0, \"x\"]", &["model 'net'", "latency_ms"]),
+    ("rate = 100", "rate = 9\ntags = false", &["model 'net'", "tags", "goes with [[model.alone]]"]),
+    (
+        "rate = 100",
+        "rate = 9\n[[model.alone]]\nmean_ms = 5",
+        &["model 'net'", "alone", "together with alpha_ms"],
+    ),
+    (
+        "alpha_ms = 1\nbeta_ms = 5",
+        "alone = [{ mean_ms = 5, deviation_ms = -1 }]",
+        &["model 'net', alone 1", "deviation_ms", "-1 is not"],
+    ),
+    (
+        "alpha_ms = 1\nbeta_ms = 5",
+        "alone = [{ mean_ms = 5 }, { share = 2 }]",
+        &["model 'net', alone 2", "mean_ms", "missing"],
+    ),
+    (
+        "alpha_ms = 1\nbeta_ms = 5",
+        "alone = [{ mean_ms = 50 }]",
+        &["model 'net'", "slo_ms", "25 ms is below the 50 ms"],
+    ),
+    (
+        "alpha_ms = 1\nbeta_ms = 5",
+        "alone = [{ mean_ms = 5 }]\ngrowth = { fixed_ms = 1 }",
+        &["model 'net'", "growth", "base and each are both 0"],
+    ),
     ("slo_ms = 25\n", "", &["model 'net'", "slo_ms", "missing"]),
     ("slo_ms = 25", "slo_ms = 5.5", &["model 'net'", "slo_ms", "5.5 ms is below the 6 ms", "l(1)"]),
     ("slo_ms = 25", "slo_ms = -25", &["model 'net'", "slo_ms", "-25 is not"]),

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use fermata_core::{ClassId, Span, Time};
+use fermata_core::{ClassId, Profile, Span, Time};
 use fermata_dispatch::{ModelSpec, Network};
-use fermata_sim::{End, Load, Scenario};
+use fermata_sim::{End, Load, Scenario, Sizes};
 use serde::Deserialize;
 
+use super::alone::{self, RawGrowth, RawPeak};
 use super::fault::{self, RawFault};
 use crate::input::{self, Checker, InputError, LatencyKeys};
 
@@ -57,6 +58,11 @@ struct RawModel {
     beta_ms: Option<f64>,
     latency_ms: Option<Vec<f64>>,
     profile: Option<String>,
+    #[serde(default)]
+    alone: Vec<RawPeak>,
+    growth: Option<RawGrowth>,
+    max_batch: Option<i64>,
+    tags: Option<bool>,
     slo_ms: Option<f64>,
     rate: Option<f64>,
     #[serde(default = "input::poisson")]
@@ -127,10 +133,13 @@ impl RawModel {
         let checker = Checker { file, place: place(&format!("'{name}'")) };
         let slo_ms = checker.positive("slo_ms", checker.required("slo_ms", self.slo_ms)?)?;
         let slo = Span::from_ms(slo_ms);
-        let profile = self.latency_keys().check(&checker, name)?.profile(slo);
-        let alone = profile.shortest() + network.lead(1) + network.resp;
+        let (profile, sizes) = self.profile(&checker, name, slo, number)?;
+        let shortest = profile.spread().map_or(profile.shortest(), |spread| {
+            spread.growth().latency(1, spread.grid().shortest())
+        });
+        let alone = shortest + network.lead(1) + network.resp;
         if slo < alone {
-            let of = if alone > profile.shortest() { "with the network's delays" } else { "l(1)" };
+            let of = if alone > shortest { "with the network's delays" } else { "l(1)" };
             let reason = format!(
                 "{slo_ms} ms is below the {} ms that a batch of one takes ({of}): \
                  no request could be in time",
@@ -141,7 +150,36 @@ impl RawModel {
         let copies = checker.count("copies", self.copies, MODELS_MAX)?;
         let spec = Arc::new(ModelSpec::uniform(slo, profile));
         let arrivals = input::arrivals(&checker, &self.arrivals, self.rate)?;
-        Ok((Load::new(spec, arrivals), copies))
+        Ok((Load { sizes: sizes.map(Arc::new), ..Load::new(spec, arrivals) }, copies))
+    }
+
+    /// What the scheduler knows of the model, and how long its requests run, where they differ.
+    fn profile(
+        &self,
+        checker: &Checker<'_>,
+        name: &str,
+        slo: Span,
+        number: usize,
+    ) -> Result<(Profile, Option<Sizes>), InputError> {
+        if self.alone.is_empty() {
+            let given = [
+                ("growth", self.growth.is_some()),
+                ("max_batch", self.max_batch.is_some()),
+                ("tags", self.tags.is_some()),
+            ];
+            return match given.into_iter().find(|(_, is_given)| *is_given) {
+                Some((key, _)) => Err(checker.refuse(key, "goes with [[model.alone]]")),
+                None => Ok((self.latency_keys().check(checker, name)?.profile(slo), None)),
+            };
+        }
+        if !self.latency_keys().is_empty() {
+            let reason = "cannot be given together with alpha_ms, beta_ms, latency_ms or profile";
+            return Err(checker.refuse("alone", reason));
+        }
+        let max_batch = self.max_batch.unwrap_or(alone::MAX_BATCH);
+        let (growth, tags) = (self.growth.as_ref(), self.tags.unwrap_or(true));
+        let uneven = alone::check(checker, &self.alone, growth, max_batch, tags, number)?;
+        Ok((uneven.profile, Some(uneven.sizes)))
     }
 
     fn latency_keys(&self) -> LatencyKeys<'_> {

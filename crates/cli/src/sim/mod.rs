@@ -1,5 +1,6 @@
 //! `fermata sim`: one load on one pool, under one policy or several.
 
+mod alone;
 mod fault;
 mod file;
 mod picture;
