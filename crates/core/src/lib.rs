@@ -15,7 +15,7 @@ pub use distribution::{BINS, Distribution, Grid};
 pub use growth::Growth;
 pub use history::History;
 pub use id::{ClassId, ExecutorId, KindId, ModelId, RequestId};
-pub use profile::{Profile, ProfileError};
+pub use profile::{Profile, ProfileError, Table};
 pub use request::Request;
 pub use spread::{KINDS_MAX, Measured, Spread, SpreadError};
 pub use time::{Span, Time};

@@ -1,16 +1,23 @@
 //! How long a batch runs, by its size: a table, since real devices are not linear.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::{Span, Spread};
 
-/// Latency by batch size of one model on one class of executor. Never empty, never falling; cheap to copy.
+/// Latency by batch size. Never empty, never falling; cheap to copy.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Profile {
+pub struct Table {
     /// `latency[b - 1]` is the time a batch of `b` takes.
     latency: Arc<[Span]>,
-    /// How run times are spread, where they depend on the input: the table then has the means.
+}
+
+/// What is known of how long batches of one model run on one class of executor: a table, which for a model whose run time depends on the input
+/// has the means, and for such a model how its run times are spread.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Profile {
+    table: Table,
     spread: Option<Arc<Spread>>,
 }
 
@@ -43,7 +50,7 @@ impl Profile {
         }
         match latency.iter().position(|&span| span == Span::ZERO) {
             Some(at) => Err(ProfileError::Zero(at + 1)),
-            None => Ok(Self { latency, spread: None }),
+            None => Ok(Self { table: Table { latency }, spread: None }),
         }
     }
 
@@ -56,7 +63,13 @@ impl Profile {
 
     /// Of a model whose run time depends on the input: the table is that of the means.
     pub fn spread_out(spread: Arc<Spread>) -> Self {
-        Self { latency: spread.profile().latency, spread: Some(spread) }
+        Self { table: spread.profile().table, spread: Some(spread) }
+    }
+
+    /// The table alone.
+    #[inline]
+    pub fn table(&self) -> &Table {
+        &self.table
     }
 
     /// How run times are spread, where they depend on the input.
@@ -64,7 +77,19 @@ impl Profile {
     pub fn spread(&self) -> Option<&Arc<Spread>> {
         self.spread.as_ref()
     }
+}
 
+/// A profile is read as its table is.
+impl Deref for Profile {
+    type Target = Table;
+
+    #[inline]
+    fn deref(&self) -> &Table {
+        &self.table
+    }
+}
+
+impl Table {
     /// The largest batch that may be run.
     #[inline]
     pub fn max_batch(&self) -> usize {
@@ -106,10 +131,17 @@ impl Profile {
     }
 }
 
-impl fmt::Debug for Profile {
+impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, last) = (self.latency[0], self.latency[self.latency.len() - 1]);
-        write!(f, "Profile({first} at 1 .. {last} at {})", self.latency.len())
+        write!(f, "({first} at 1 .. {last} at {})", self.latency.len())
+    }
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Profile{:?}", self.table)?;
+        self.spread.as_ref().map_or(Ok(()), |spread| write!(f, " {spread:?}"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Model machines and one rank machine on one thread: the dispatcher that the simulator runs, and the
 //! truth that a composition on many threads is held against.
 
-use fermata_core::{ExecutorId, ModelId, Request, Time};
+use fermata_core::{ExecutorId, KindId, ModelId, Request, RequestId, Time};
 
 use crate::event::{Action, Actions, Dispatch, DropReason, Event, Network};
 use crate::in_flight::InFlight;
@@ -41,15 +41,17 @@ impl Dispatcher {
         }
     }
 
-    /// Queues or drops a request; true, if an executor may have to be granted because of it.
+    /// Queues or drops a request; true, if an executor may have to be granted because of it. It comes in pieces, which are in registers:
+    /// put together by the caller it would be written by halves and read as a whole, and the processor waits for that.
     #[inline]
     fn arrive(
         &mut self,
         now: Time,
         model: ModelId,
-        request: Request,
+        (deadline, id, kind): (Time, RequestId, KindId),
         actions: &mut Actions,
     ) -> bool {
+        let request = Request { deadline, id, arrival: now, kind };
         let Some(machine) = self.models.get_mut(model.index()).and_then(Option::as_mut) else {
             actions.drop(model, request, DropReason::NotLoaded);
             return false;
@@ -58,8 +60,12 @@ impl Dispatcher {
         let has_news = machine.has_news();
         match arrival {
             Arrival::Changed => self.refresh(now, model),
-            Arrival::Held(class, candidate) => self.rank.inform_held(model, class, &candidate),
-            Arrival::Refused(request) => actions.drop(model, request, DropReason::Late),
+            Arrival::Held => {
+                if let Some((class, candidate)) = machine.held() {
+                    self.rank.inform_held(model, class, candidate);
+                }
+            }
+            Arrival::Refused => actions.drop(model, request, DropReason::Late),
             Arrival::Unchanged => {}
         }
         if has_news {
@@ -266,8 +272,7 @@ impl Dispatch for Dispatcher {
     fn handle(&mut self, now: Time, event: Event, actions: &mut Actions) {
         match event {
             Event::Arrive { model, request, deadline, kind } => {
-                let request = Request { deadline, id: request, arrival: now, kind };
-                if !self.arrive(now, model, request, actions) {
+                if !self.arrive(now, model, (deadline, request, kind), actions) {
                     return; // What else may be due at this moment has its own wakeup.
                 }
             }
@@ -293,7 +298,7 @@ impl Dispatch for Dispatcher {
 mod tests {
     use std::sync::Arc;
 
-    use fermata_core::{ClassId, KindId, Profile, RequestId, Span};
+    use fermata_core::{ClassId, Profile, Span};
 
     use super::*;
     use crate::event::ModelSpec;

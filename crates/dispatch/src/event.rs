@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, Request, RequestId, Span, Time};
+use fermata_core::{
+    ClassId, ExecutorId, KindId, ModelId, Profile, Request, RequestId, Span, Table, Time,
+};
 
 /// Everything that can happen to a dispatcher. There is no other door.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,13 +172,13 @@ impl Network {
     }
 
     /// From the decision to the end of a batch on an idle executor, by size.
-    pub fn reach(&self, profile: &Profile) -> Profile {
+    pub fn reach(&self, profile: &Profile) -> Table {
         if self.lead(1) == Span::ZERO {
-            return profile.clone();
+            return profile.table().clone();
         }
         let sizes = 1..=profile.max_batch();
-        Profile::from_table(sizes.map(|size| self.lead(size) + profile.latency(size)))
-            .expect("longer than a profile that was accepted")
+        let reach = Profile::from_table(sizes.map(|size| self.lead(size) + profile.latency(size)));
+        reach.expect("longer than a profile that was accepted").table().clone()
     }
 }
 

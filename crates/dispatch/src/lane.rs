@@ -1,6 +1,6 @@
 //! A model on one class of executor: its profile there, and the batch that it would send now.
 
-use fermata_core::{ClassId, Profile, Request, Span, Time};
+use fermata_core::{ClassId, Profile, Request, Span, Table, Time};
 
 use crate::event::Network;
 use crate::model::Arrival;
@@ -19,7 +19,7 @@ pub(crate) struct Lane {
     /// When the candidate must be done.
     due: Time,
     /// From the decision to the end of a batch, by size: the profile and the network's lead.
-    pub(crate) reach: Profile,
+    pub(crate) reach: Table,
     /// How many urgent requests the candidate gives up.
     skip: u32,
     pub(crate) class: ClassId,
@@ -119,7 +119,7 @@ impl Lane {
         }
         self.candidate = self.shape(view, now, size);
         if was_held && self.candidate.is_held(now) {
-            return Some(Arrival::Held(self.class, self.candidate));
+            return Some(Arrival::Held);
         }
         Some(Arrival::Changed)
     }

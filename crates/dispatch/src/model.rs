@@ -3,7 +3,7 @@
 //! It sees its own requests only. Free executors, other models and the choice between them belong to the
 //! rank machine; the two exchange plain values.
 
-use fermata_core::{ClassId, Profile, Request, RequestId, Span, Time};
+use fermata_core::{ClassId, Request, RequestId, Span, Table, Time};
 
 use crate::company::Company;
 use crate::event::{ModelSpec, Network};
@@ -33,8 +33,8 @@ pub struct ModelMachine {
     rules: Rules,
     /// Whether there is anything new for the market.
     has_news: bool,
-    /// Those who wait, where run times depend on the input: then `queue` is empty, and candidates only say how urgent they are.
-    mixed: Option<Box<Mixed>>,
+    /// Whether `mixed` is there: a byte in a line of the cache that every request needs anyway.
+    is_mixed: bool,
     pace: Pace,
     company: Company,
     /// Until when those who were sent off count as being there.
@@ -44,17 +44,20 @@ pub struct ModelMachine {
     tuning: Tuning,
     /// What the market was told last.
     reported: Report,
+    /// Those who wait, where run times depend on the input: then `queue` is empty, and candidates only say how urgent they are.
+    mixed: Option<Box<Mixed>>,
 }
 
-/// What became of a request that came.
+/// What became of a request that came. A byte: carried along, request and candidate would be written by halves and read as a whole, and
+/// the processor waits for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// It waits, and the candidates are others than before.
     Changed,
-    /// It waits, and joined the model's only candidate, which is still held.
-    Held(ClassId, Candidate),
+    /// It waits, and joined the model's only candidate, which is still held: `held` has it.
+    Held,
     /// It cannot be in time.
-    Refused(Request),
+    Refused,
     /// It waits behind a candidate that is the same as before.
     Unchanged,
 }
@@ -87,10 +90,12 @@ impl ModelMachine {
     /// A model with nothing waiting.
     pub fn new(now: Time, spec: &ModelSpec, rules: Rules, network: Network) -> Self {
         let lanes = lanes(spec, network);
+        let mixed = mixed(spec, &lanes, rules, network);
         Self {
             queue: Queue::default(),
             shortest: shortest(&lanes),
-            mixed: mixed(spec, &lanes, rules, network),
+            is_mixed: mixed.is_some(),
+            mixed,
             lanes,
             resp: network.resp,
             rules,
@@ -112,6 +117,7 @@ impl ModelMachine {
         self.lanes = lanes(spec, self.network);
         self.shortest = shortest(&self.lanes);
         self.mixed = mixed(spec, &self.lanes, self.rules, self.network);
+        self.is_mixed = self.mixed.is_some();
         waiting.into_iter().for_each(|request| self.enqueue(request));
         self.slo = spec.slo;
         self.retune(signal);
@@ -121,6 +127,13 @@ impl ModelMachine {
     #[inline]
     pub fn candidates(&self) -> impl Iterator<Item = (ClassId, Option<&Candidate>)> {
         self.lanes.iter().map(|lane| (lane.class, lane.candidate()))
+    }
+
+    /// The candidate of a model that runs on one class only.
+    #[inline]
+    pub fn held(&self) -> Option<(ClassId, &Candidate)> {
+        let lane = self.lanes.first()?;
+        Some((lane.class, lane.candidate()?))
     }
 
     /// A request came.
@@ -135,9 +148,9 @@ impl ModelMachine {
             self.retune(signal);
         }
         if self.is_hopeless(now, &request) {
-            return Arrival::Refused(request);
+            return Arrival::Refused;
         }
-        if self.mixed.is_some() {
+        if self.is_mixed {
             return self.arrive_mixed(now, request, signal);
         }
         if !self.queue.push(request) {
@@ -199,11 +212,10 @@ impl ModelMachine {
             self.queue.pop();
             lost += 1;
         }
-        if let Some(mixed) = &mut self.mixed {
-            while let Some(request) = mixed.pop_hopeless(now) {
-                dropped(request);
-                lost += 1;
-            }
+        if self.is_mixed {
+            let gone = self.take_hopeless_mixed(now);
+            lost += gone.len();
+            gone.into_iter().for_each(dropped);
         }
         if lost > 0 {
             self.note(0, lost, signal);
@@ -223,10 +235,10 @@ impl ModelMachine {
     /// as quiet.
     #[inline]
     pub fn next_timer(&self) -> Time {
-        let mut timer = match (self.queue.head(), &self.mixed) {
-            (Some(head), _) => self.due(head) - self.shortest,
-            (None, Some(mixed)) if !mixed.is_empty() => mixed.hopeful_until(),
-            (None, _) => return self.pace.quiet_at().next(),
+        let mut timer = match self.queue.head() {
+            Some(head) => self.due(head) - self.shortest,
+            None if self.is_mixed && !self.is_empty() => self.hopeful_until_mixed(),
+            None => return self.pace.quiet_at().next(),
         };
         for lane in &self.lanes {
             if let Some(candidate) = lane.candidate() {
@@ -241,7 +253,7 @@ impl ModelMachine {
     #[inline]
     pub fn is_held(&self, now: Time) -> bool {
         // Where kinds differ somebody may become hopeless while others are held.
-        self.mixed.is_none() && self.lanes.iter().all(|lane| lane.is_held(now))
+        !self.is_mixed && self.lanes.iter().all(|lane| lane.is_held(now))
     }
 
     /// An executor of `class` is the model's. Moves the finalised batch to `batch` and what it gives up to
@@ -255,7 +267,7 @@ impl ModelMachine {
         batch: &mut Vec<Request>,
         dropped: impl FnMut(Request),
     ) -> Option<Start> {
-        if self.mixed.is_some() {
+        if self.is_mixed {
             return self.granted_mixed(now, class, free_at, signal, batch);
         }
         let lane = self.lanes.iter().find(|lane| lane.class == class)?;
@@ -308,6 +320,28 @@ impl ModelMachine {
     }
 
     #[cold]
+    fn is_hopeless_mixed(&self, now: Time, request: &Request) -> bool {
+        self.mixed.as_ref().is_some_and(|mixed| mixed.is_hopeless(now, request))
+    }
+
+    #[cold]
+    fn is_somebody_waiting_mixed(&self) -> bool {
+        self.mixed.as_ref().is_some_and(|mixed| !mixed.is_empty())
+    }
+
+    #[cold]
+    fn hopeful_until_mixed(&self) -> Time {
+        self.mixed.as_ref().map_or(Time::NEVER, |mixed| mixed.hopeful_until())
+    }
+
+    #[cold]
+    fn take_hopeless_mixed(&mut self, now: Time) -> Vec<Request> {
+        let mixed = self.mixed.as_mut();
+        mixed
+            .map_or_else(Vec::new, |mixed| std::iter::from_fn(|| mixed.pop_hopeless(now)).collect())
+    }
+
+    #[cold]
     fn form_mixed(&mut self, now: Time, signal: &Signal) {
         let Some(mixed) = &self.mixed else { return };
         for (at, lane) in self.lanes.iter_mut().enumerate() {
@@ -351,7 +385,7 @@ impl ModelMachine {
 
     #[inline]
     fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.mixed.as_ref().is_none_or(|mixed| mixed.is_empty())
+        self.queue.is_empty() && !(self.is_mixed && self.is_somebody_waiting_mixed())
     }
 
     fn take_all(&mut self) -> Vec<Request> {
@@ -385,8 +419,8 @@ impl ModelMachine {
 
     #[inline]
     fn is_hopeless(&self, now: Time, request: &Request) -> bool {
-        if let Some(mixed) = &self.mixed {
-            return mixed.is_hopeless(now, request);
+        if self.is_mixed {
+            return self.is_hopeless_mixed(now, request);
         }
         // A model that runs nowhere has no moment to wait for, whatever the deadline.
         self.shortest == Span::MAX || now + self.shortest > self.due(request)
@@ -400,7 +434,7 @@ impl ModelMachine {
 
     #[inline]
     fn form(&mut self, now: Time, signal: &Signal) {
-        if self.mixed.is_some() {
+        if self.is_mixed {
             return self.form_mixed(now, signal);
         }
         for lane in &mut self.lanes {
@@ -462,7 +496,7 @@ fn shortest(lanes: &[Lane]) -> Span {
 /// The batch of a staggered execution (Symphony 3.3), as a fraction: the largest `b` that can be waited for
 /// and run within the budget, `l(b) + b / rate <= budget`. With `n = rate l(b) / b` executors' worth of
 /// load, that is equation 1, `l(b) (1 + 1/n) <= SLO`.
-pub fn staggered_batch(reach: &Profile, budget: Span, rate: f64) -> f64 {
+pub fn staggered_batch(reach: &Table, budget: Span, rate: f64) -> f64 {
     let time = |size: usize| reach.latency(size).0 as f64 + size as f64 / rate;
     let budget = budget.0 as f64;
     let (mut low, mut high) = (1, reach.max_batch());
@@ -478,6 +512,8 @@ pub fn staggered_batch(reach: &Profile, budget: Span, rate: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use fermata_core::Profile;
+
     use super::*;
 
     #[test]

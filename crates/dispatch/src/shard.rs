@@ -211,10 +211,12 @@ impl Shard {
         }
         match arrival {
             Arrival::Changed => self.refresh(now, model, at, to),
-            Arrival::Held(class, candidate) => {
-                self.held.set(at * self.classes + class.index(), candidate.ready);
+            Arrival::Held => {
+                if let Some((class, candidate)) = machine.held() {
+                    self.held.set(at * self.classes + class.index(), candidate.ready);
+                }
             }
-            Arrival::Refused(request) => actions.drop(model, request, DropReason::Late),
+            Arrival::Refused => actions.drop(model, request, DropReason::Late),
             Arrival::Unchanged => {}
         }
     }

@@ -5,7 +5,7 @@
 //! executors there are, the less each needs to spare, about as the square root of their number. The estimate says so;
 //! the simulator has the last word.
 
-use fermata_core::{Profile, Span};
+use fermata_core::{Profile, Span, Table};
 
 use crate::plan::{Member, Plan, Pool};
 use crate::problem::{Demand, Problem};
@@ -17,7 +17,7 @@ use crate::subclusters::{Before, Item, Limits, partition};
 const BURST: f64 = 0.1;
 
 /// The largest batch whose first request can wait for its last; at least one.
-pub fn staggered_batch(profile: &Profile, slo: Span, rate: f64) -> usize {
+pub fn staggered_batch(profile: &Table, slo: Span, rate: f64) -> usize {
     let fits = |size: usize| {
         let wait = (size - 1) as f64 / rate * 1e9;
         profile.latency(size).0 as f64 + wait <= slo.0 as f64

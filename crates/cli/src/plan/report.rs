@@ -303,7 +303,7 @@ fn infeasible(case: &Case, method: Method, each: &Infeasible) -> InfeasibleRepor
         ),
         Reason::TooTight { slo_min } => {
             let slo_min = rounded_up(slo_min);
-            let alone = asked.profiles.iter().flatten().map(fermata_core::Profile::shortest).min();
+            let alone = asked.profiles.iter().flatten().map(|profile| profile.shortest()).min();
             let takes = match method {
                 Method::Pools => "a request alone takes",
                 _ => "a request may take that just misses a round",

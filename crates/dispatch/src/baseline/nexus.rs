@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Profile, Request, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, ModelId, Profile, Request, RequestId, Span, Table, Time};
 
 use super::executors::{Booking, Executors};
 use super::packing::{self, Session};
@@ -70,7 +70,7 @@ struct Slot {
     /// `None` if no executor can run the model: who waits here waits for a better plan.
     executor: Option<ExecutorId>,
     profile: Arc<Profile>,
-    reach: Arc<Profile>,
+    reach: Arc<Table>,
     /// The expected batch.
     batch: usize,
     /// How much of the clock one turn takes.
@@ -375,7 +375,8 @@ impl Nexus {
                 model: ModelId(id as u32),
                 executor: None,
                 profile: never.clone(),
-                reach: fastest.map_or_else(|| never.clone(), |lane| lane.reach.clone()),
+                reach: fastest
+                    .map_or_else(|| Arc::new(never.table().clone()), |lane| lane.reach.clone()),
                 batch: 1,
                 stride: Span(1),
                 queue: Queue::default(),

@@ -5,7 +5,7 @@
 //! executors, and missing ones, fall to all sessions in proportion. The packing is made from nothing each
 //! time: Nexus' care to move few models between epochs is not here, since executors hold every model.
 
-use fermata_core::{Profile, Span};
+use fermata_core::{Span, Table};
 
 /// What one model asks of a class of executors.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Session<'a> {
     /// From arrival to the end of execution.
     pub(super) budget: Span,
     /// How long batches take.
-    pub(super) reach: &'a Profile,
+    pub(super) reach: &'a Table,
 }
 
 /// What one executor runs, in turns.
@@ -223,6 +223,8 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
+    use fermata_core::Profile;
+
     use super::*;
 
     fn profile(latencies: &[(usize, f64)]) -> Profile {

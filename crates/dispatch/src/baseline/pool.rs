@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Profile, Request, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, ModelId, Profile, Request, RequestId, Span, Table, Time};
 
 use super::executors::{Booking, Executors};
 use crate::event::{Actions, DropReason, ModelSpec, Network};
@@ -44,7 +44,7 @@ pub(super) struct Model {
 pub(super) struct Lane {
     pub(super) profile: Arc<Profile>,
     /// From the decision to the end of a batch on an idle executor, by size: the profile and the lead.
-    pub(super) reach: Arc<Profile>,
+    pub(super) reach: Arc<Table>,
 }
 
 impl Pool {

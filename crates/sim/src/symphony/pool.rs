@@ -1,6 +1,6 @@
 //! A pool of executors with its models, the load on it, and the most that staggered execution could do.
 
-use fermata_core::{ClassId, Profile, Span};
+use fermata_core::{ClassId, Profile, Span, Table};
 use fermata_dispatch::Network;
 use fermata_plan::staggered_batch;
 use fermata_workload::{Gaps, Popularity, Process, Rate};
@@ -121,7 +121,7 @@ pub struct Reach {
     /// Executor time by batch size.
     profile: Profile,
     /// The same with the way to the executor.
-    reach: Profile,
+    reach: Table,
     /// What of the SLO is left after the way back.
     budget: Span,
 }
