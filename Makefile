@@ -7,7 +7,7 @@ SEED ?= 1
 BUILT = $(or $(CARGO_TARGET_DIR),target)
 FERMATA ?= $(BUILT)/release/fermata
 
-.PHONY: help setup test fmt lint unit loom clients sims benches deny demo demo-sim bench bench-scheduler bench-planner bench-serving sim
+.PHONY: help setup test fmt lint unit loom clients sims benches deny demo demo-sim bench bench-scheduler bench-planner bench-serving bench-variable sim
 .DEFAULT_GOAL := help
 
 help: ## List these recipes
@@ -71,6 +71,10 @@ bench-planner: ## The planner on the problems of Nexus and gpulet: docs/results/
 bench-serving: setup ## The server against the simulator and against Triton: docs/results/serving.md (20 minutes)
 	$(CARGO) build --locked --release -p fermata-cli
 	$(PYTHON) bench/serving/serving.py --fermata $(abspath $(FERMATA))
+
+bench-variable: setup ## A real encoder whose requests differ in length: a section of docs/results/orloj.md (half an hour)
+	$(CARGO) build --locked --release -p fermata-cli
+	$(PYTHON) bench/variable/variable.py --fermata $(abspath $(FERMATA))
 
 demo: setup ## Two real models and 64 emulated A100s: ask, load, look on (DEMO_SECONDS=15)
 	$(CARGO) build --locked --release -p fermata-cli

@@ -26,7 +26,11 @@ impl Grid {
     pub fn new(shortest: Span, longest: Span) -> Self {
         let low = (shortest.0 as f32).max(1.0);
         let least = f32::from_bits(low.to_bits() + BINS as u32);
-        let high = (longest.0 as f32).max(least);
+        Self::between(low, (longest.0 as f32).max(least))
+    }
+
+    /// From the nanoseconds of both ends, which must be apart.
+    fn between(low: f32, high: f32) -> Self {
         let scale = BINS as f32 / (high.to_bits() - low.to_bits()) as f32;
         let mut grid = Self { low, high, scale, weights: [0.0; BINS] };
         let edges: Vec<f32> = (0..=BINS).map(|at| grid.value(at as f32)).collect();
@@ -35,6 +39,18 @@ impl Grid {
             grid.weights[at - 1] = (after - edges[at - 1]) / 2.0;
         }
         grid
+    }
+
+    /// The ends, as they were written down by `ends`; `None` if they cannot be those of a grid.
+    pub fn from_ends(low: f32, high: f32) -> Option<Self> {
+        let apart =
+            |low: f32| high.is_finite() && high >= f32::from_bits(low.to_bits() + BINS as u32);
+        (low.is_finite() && low >= 1.0 && apart(low)).then(|| Self::between(low, high))
+    }
+
+    /// The nanoseconds of both ends, exactly: with them the same grid is made again.
+    pub fn ends(&self) -> (f32, f32) {
+        (self.low, self.high)
     }
 
     /// The shortest run.
@@ -91,6 +107,17 @@ impl Distribution {
         }
         ended[BINS] = 1.0; // Whatever the rounding.
         Some(Self { ended })
+    }
+
+    /// From the probabilities at the edges of the bins; `None` unless they rise from zero to one.
+    pub fn from_ended(ended: [f32; BINS + 1]) -> Option<Self> {
+        // What is not a number is not sorted either.
+        (ended[0] == 0.0 && ended.is_sorted() && ended[BINS] == 1.0).then_some(Self { ended })
+    }
+
+    /// The probability that a run has ended at each edge.
+    pub fn ended(&self) -> &[f32; BINS + 1] {
+        &self.ended
     }
 
     /// Of a request that is one of several kinds, with these shares.

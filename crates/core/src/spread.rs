@@ -85,13 +85,45 @@ impl Spread {
             true => Distribution::mixed(parts),
             false => Distribution::mixed(parts.map(|(_, known)| (1.0, known))),
         };
-        let kinds = measured.iter().zip(known).map(|((share, _), known)| {
-            let alone = known.unwrap_or(mixture);
+        let kinds = measured.iter().zip(known);
+        let kinds = kinds.map(|((share, _), known)| (share.max(0.0), known.unwrap_or(mixture)));
+        Ok(Self::made_of(grid, growth, kinds, mixture, max_batch))
+    }
+
+    fn made_of(
+        grid: Grid,
+        growth: Growth,
+        kinds: impl IntoIterator<Item = (f32, Distribution)>,
+        mixture: Distribution,
+        max_batch: usize,
+    ) -> Self {
+        let kinds = kinds.into_iter().map(|(share, alone)| {
             let shortest = alone.quantile(&grid, HOPELESS);
-            Kind { alone, share: share.max(0.0), mean: alone.mean(&grid), shortest }
+            Kind { alone, share, mean: alone.mean(&grid), shortest }
         });
         let variation = mixture.variation(&grid);
-        Ok(Self { kinds: kinds.collect(), grid, growth, mixture, variation, max_batch })
+        Self { kinds: kinds.collect(), grid, growth, mixture, variation, max_batch }
+    }
+
+    /// From what was written down of one: its grid, its growth, each kind's share and distribution, the mixture. `None` if this cannot be of one.
+    pub fn from_parts(
+        grid: Grid,
+        growth: Growth,
+        kinds: Vec<(f32, Distribution)>,
+        mixture: Distribution,
+        max_batch: usize,
+    ) -> Option<Self> {
+        let Growth { fixed, base, each } = growth;
+        let sound = [fixed, base, each].iter().all(|value| value.is_finite() && *value >= 0.0);
+        let shares = kinds.iter().all(|(share, _)| share.is_finite() && *share >= 0.0);
+        let sizes = (1..=KINDS_MAX).contains(&kinds.len()) && max_batch > 0;
+        (sound && base + each > 0.0 && shares && sizes)
+            .then(|| Self::made_of(grid, growth, kinds, mixture, max_batch))
+    }
+
+    /// The same runs alone, in batches that grow otherwise.
+    pub fn with_growth(&self, growth: Growth) -> Self {
+        Self { growth, ..self.clone() }
     }
 
     /// The same with another largest batch, which must not be zero.
@@ -204,6 +236,7 @@ impl std::error::Error for SpreadError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::BINS;
 
     fn ms(list: &[f64]) -> Vec<Span> {
         list.iter().map(|&ms| Span::from_ms(ms)).collect()
@@ -220,6 +253,29 @@ mod tests {
         let profile = spread.profile();
         assert_eq!(profile.max_batch(), 4);
         assert!(profile.latency(1) < profile.latency(4));
+    }
+
+    #[test]
+    fn a_spread_is_made_again_of_its_parts() {
+        let measured = vec![(0.3, ms(&[10.0, 12.0])), (0.7, ms(&[90.0, 110.0])), (0.0, Vec::new())];
+        let growth = Growth { fixed: 3.0, base: 0.8, each: 0.2 };
+        let spread = Spread::new(&measured, growth, 4).unwrap();
+        let (low, high) = spread.grid().ends();
+        let grid = Grid::from_ends(low, high).unwrap();
+        let again = |kind| {
+            let kind = KindId(kind);
+            let alone = Distribution::from_ended(*spread.alone(kind).ended()).unwrap();
+            (spread.share(kind), alone)
+        };
+        let kinds: Vec<_> = (0..3).map(again).collect();
+        let made = |growth, kinds| Spread::from_parts(grid, growth, kinds, *spread.mixture(), 4);
+        assert_eq!(made(growth, kinds.clone()).as_ref(), Some(&spread));
+        assert_eq!(made(growth, Vec::new()), None);
+        assert_eq!(made(Growth { each: f64::NAN, ..growth }, kinds), None);
+        assert_eq!((Grid::from_ends(2.0, 2.0), Grid::from_ends(f32::NAN, 9.0)), (None, None));
+        assert_eq!(Distribution::from_ended([f32::NAN; BINS + 1]), None);
+        assert_eq!(Distribution::from_ended([0.5; BINS + 1]), None);
+        assert_eq!(spread.with_growth(Growth::FREE).growth(), &Growth::FREE);
     }
 
     #[test]

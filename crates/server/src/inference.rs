@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use fermata_engine::Tensor;
 
+pub use crate::kinds::Application;
+
 /// A checked request for a model: names are resolved, shapes and sizes fit the signature.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -17,6 +19,8 @@ pub struct Call {
     pub timeout: Option<Duration>,
     /// How long the client will wait, where it says so: the deadline is never later.
     pub patience: Option<Duration>,
+    /// The application that it is for, where it says so: requests of one application run alike.
+    pub application: Option<Application>,
 }
 
 /// What came back from the model.
@@ -38,6 +42,9 @@ pub enum InferError {
     /// The request does not fit the protocol or the model.
     #[error("{0}")]
     Invalid(String),
+    /// It is longer than can be in time, and was not begun. The message says what can be.
+    #[error("{0}")]
+    TooLong(String),
     /// It was answered, or given up, too late.
     #[error("the deadline passed before the answer was ready")]
     Missed,

@@ -7,6 +7,7 @@ pub mod control;
 pub mod fleet;
 pub mod frontend;
 pub mod inference;
+mod kinds;
 mod loader;
 pub mod metrics;
 pub mod planning;

@@ -5,13 +5,16 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fermata_core::{KindId, Profile, Span};
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{Emulated, Engine, EngineError, Model, Source};
 
 use crate::fleet::Fleet;
+use crate::kinds::Kinds;
 use crate::metrics::ModelMetrics;
-use crate::pool::{Place, PlaceError, Pool};
-use crate::profiler::{self, Corrector};
+use crate::pool::{MakeSession, Place, PlaceError, Pool};
+use crate::profiler::online::{Alone, Online, Subject};
+use crate::profiler::{self, Correction, Known, Watch};
 use crate::registry::{Registry, Versions};
 use crate::repository::{EngineKind, ModelEntry, RepositoryError, Resolved, Version, resolve};
 use crate::served::Served;
@@ -26,6 +29,8 @@ pub struct Loader {
     pub emulated: Fleet,
     /// Threads that one session may use.
     pub threads: usize,
+    /// Runs requests again to learn what they take, where that is done.
+    pub(crate) online: Option<Online>,
 }
 
 impl Loader {
@@ -56,11 +61,11 @@ impl Loader {
         version: &Version,
         served: &Registry,
     ) -> Result<Served, RepositoryError> {
-        let (resolved, place) = match &entry.settings.engine {
+        let (resolved, place, subject) = match &entry.settings.engine {
             EngineKind::Emulated(_) => {
                 let resolved = resolve(entry, None)?;
-                let place = self.place_emulated(entry, &resolved, served)?;
-                (resolved, place)
+                let (place, subject) = self.place_emulated(entry, &resolved, served)?;
+                (resolved, place, subject)
             }
             EngineKind::OnnxRuntime => self.place_file(entry, version)?,
         };
@@ -83,6 +88,7 @@ impl Loader {
             memory(entry, version),
             metrics,
             place,
+            Arc::new(subject),
         ))
     }
 
@@ -91,51 +97,77 @@ impl Loader {
         entry: &ModelEntry,
         resolved: &Resolved,
         served: &Registry,
-    ) -> Result<Place, RepositoryError> {
+    ) -> Result<(Place, Subject), RepositoryError> {
         let EngineKind::Emulated(profile) = &resolved.engine else {
             unreachable!("an emulated model stays one");
         };
         let model = Emulated::new(resolved.signature.clone(), profile.clone())
             .with_alone_input(resolved.alone_input);
         let signature = resolved.signature.clone();
-        let make = Arc::new(move || model.session(&signature));
-        let spec = Arc::new(ModelSpec::uniform(resolved.slo, profile.clone()));
+        let make: Arc<MakeSession> = Arc::new(move || model.session(&signature));
+        let known = Known::of(profile.clone(), entry.settings.run_time);
+        let spec = Arc::new(ModelSpec::uniform(resolved.slo, known.profile.clone()));
+        let subject = self.subject(entry, known, make.clone(), Watch::Wall);
         let pool = self.emulated.room_for(&entry.name, entry.settings.memory, &served.all());
         let pool =
             pool.map_err(|error| RepositoryError::layout(&entry.folder, error.to_string()))?;
         // What is emulated is as fast as it says.
-        pool.add(&entry.name, spec, make, None).map_err(|error| refused(entry, &error))
+        let place = pool.add(&entry.name, spec, make, None);
+        Ok((place.map_err(|error| refused(entry, &error))?, subject))
+    }
+
+    /// What is learned of a model's requests from now on.
+    fn subject(
+        &self,
+        entry: &ModelEntry,
+        known: Known,
+        make: Arc<MakeSession>,
+        watch: Watch,
+    ) -> Subject {
+        let Known { told, ledger, .. } = known;
+        let alone = Alone { make, watch, ledger };
+        let samples = self.online.as_ref().map(Online::samples);
+        Subject::new(&entry.name, Kinds::new(told), entry.settings.run_time, alone, samples)
     }
 
     fn place_file(
         &self,
         entry: &ModelEntry,
         version: &Version,
-    ) -> Result<(Resolved, Place), RepositoryError> {
+    ) -> Result<(Resolved, Place, Subject), RepositoryError> {
         let engine = self.engine.as_deref().map_err(|error| broken(entry, error))?;
         let source = Source { file: version.file.clone(), threads: self.threads };
         let model = engine.load(&source).map_err(|error| broken(entry, &error))?;
         let resolved = resolve(entry, Some(model.signature()))?;
         let mut first =
             model.session(&resolved.signature).map_err(|error| broken(entry, &error))?;
-        let profile = profiler::cached_or_measured(
+        let known = profiler::cached_or_measured(
             engine,
             &source,
             first.as_mut(),
             &resolved.signature,
             resolved.slo,
             &resolved.shapes,
+            entry.settings.run_time,
+            // Whoever computes on this machine's processors may have to wait for one.
+            Watch::Thread,
         )
         .map_err(|error| broken(entry, &error))?;
-        let slo = resolved.slo;
-        if profile.shortest() > slo {
-            let (needed, asked) = (profile.shortest().as_ms(), slo.as_ms());
+        let (slo, profile) = (resolved.slo, known.profile.clone());
+        let shortest = shortest(&profile);
+        if shortest > slo {
+            let (needed, asked) = (shortest.as_ms(), slo.as_ms());
             let reason =
                 format!("one request takes {needed:.3} ms, which is longer than slo_ms = {asked}");
             return Err(RepositoryError::layout(&entry.folder, reason));
         }
         let spec = Arc::new(ModelSpec::uniform(slo, profile.clone()));
         let (sizes, shapes) = (profile.max_batch(), resolved.shapes.clone());
+        let alone: Arc<MakeSession> = Arc::new({
+            let (model, signature) = (model.clone(), resolved.signature.clone());
+            move || model.session(&signature)
+        });
+        let subject = self.subject(entry, known, alone, Watch::Thread);
         let (signature, first) = (resolved.signature.clone(), Mutex::new(Some(first)));
         // The one that was measured has run every batch size already.
         let make = Arc::new(move || match first.lock().expect("nothing panics with it").take() {
@@ -146,10 +178,17 @@ impl Loader {
                 Ok(session)
             }
         });
-        let corrector = Corrector::new(profile, slo);
-        let place = self.cpu.add(&entry.name, spec, make, Some(corrector));
-        Ok((resolved, place.map_err(|error| refused(entry, &error))?))
+        let correction = Correction::new(profile, slo);
+        let place = self.cpu.add(&entry.name, spec, make, Some(correction));
+        Ok((resolved, place.map_err(|error| refused(entry, &error))?, subject))
     }
+}
+
+/// The least that any request takes.
+fn shortest(profile: &Profile) -> Span {
+    let Some(spread) = profile.spread() else { return profile.shortest() };
+    let kinds = (0..spread.kinds() as u16).map(|kind| spread.shortest(KindId(kind)));
+    kinds.min().unwrap_or_else(|| profile.shortest())
 }
 
 /// Bytes that a version takes where it is held: those of its file, unless its settings say something else.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fermata_core::{KindId, Span};
+use fermata_core::Span;
 use fermata_dispatch::DropReason;
 use fermata_engine::{Outputs, Signature, Tensor};
 use tokio::sync::{oneshot, watch};
@@ -13,6 +13,7 @@ use tokio::time::timeout_at;
 use crate::inference::{Answer, Call, InferError, Shed};
 use crate::metrics::{ModelMetrics, Outcome};
 use crate::pool::{Finished, Guard, Job, Place, PlaceError, Pool, Refused, span};
+use crate::profiler::online::{Sample, Subject};
 use crate::proto;
 
 /// A version of a model that is being served. Whoever holds it can finish what it has begun, though the
@@ -35,6 +36,8 @@ pub struct Served {
     pub memory: u64,
     pub(crate) metrics: Arc<ModelMetrics>,
     pub(crate) place: Place,
+    /// What is known, and learned, of its requests. Shared with the same version in other pools.
+    subject: Arc<Subject>,
     /// Closed when the last request has left. Shared with the same version in the pools where it was before.
     gone: Arc<watch::Sender<()>>,
 }
@@ -63,9 +66,22 @@ impl Served {
         memory: u64,
         metrics: Arc<ModelMetrics>,
         place: Place,
+        subject: Arc<Subject>,
     ) -> Self {
         let gone = Arc::new(watch::Sender::new(()));
-        Self { name, version, signature, slo, config, labels, memory, metrics, place, gone }
+        Self {
+            name,
+            version,
+            signature,
+            slo,
+            config,
+            labels,
+            memory,
+            metrics,
+            place,
+            subject,
+            gone,
+        }
     }
 
     /// The same version with a place in another pool. This one serves who holds it to the end.
@@ -80,6 +96,7 @@ impl Served {
             memory: self.memory,
             metrics: self.metrics.clone(),
             place: self.place.another_in(pool, &self.name)?,
+            subject: self.subject.clone(),
             gone: self.gone.clone(),
         })
     }
@@ -93,11 +110,16 @@ impl Served {
     /// Runs one request. Dropping the future cancels it.
     pub async fn infer(self: &Arc<Self>, call: Call) -> Result<Answer, InferError> {
         self.metrics.arrived();
-        let mut count = Count { served: self, arrival: call.arrival, queued: None, outcome: None };
+        let arrival = call.arrival;
+        let mut count = Count { served: self, arrival, queued: None, outcome: None, sample: None };
         let result = self.run(call, &mut count).await;
+        if let Some(sample) = count.sample.take() {
+            sample.hand_in();
+        }
         count.outcome = Some(match &result {
             Ok(_) => Outcome::InTime,
             Err(InferError::Shed { reason, .. }) => Outcome::Shed(*reason),
+            Err(InferError::TooLong(_)) => Outcome::Shed(Shed::Late),
             Err(InferError::Missed) => Outcome::Late,
             Err(InferError::Cancelled) => Outcome::Cancelled,
             Err(_) => Outcome::Failed,
@@ -110,6 +132,11 @@ impl Served {
         self.place.pool()
     }
 
+    /// What is known, and learned, of its requests.
+    pub(crate) fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
     /// What is counted of it.
     pub fn metrics(&self) -> &ModelMetrics {
         &self.metrics
@@ -120,26 +147,25 @@ impl Served {
         call: Call,
         count: &mut Count<'_>,
     ) -> Result<Answer, InferError> {
-        let Call { mut inputs, rows, arrival, timeout, patience } = call;
+        let Call { mut inputs, rows, arrival, timeout, patience, application } = call;
         let wait = timeout.unwrap_or(self.slo).min(patience.unwrap_or(Duration::MAX));
         let Some(due) = arrival.checked_add(wait) else {
             return Err(InferError::Invalid("the timeout is too long".to_owned()));
         };
+        let length = self.signature.length_of(&inputs);
+        let kind = self.subject.kinds().of(application, length);
+        if let Some(length) = length {
+            self.check_length(length, span(wait))?;
+        }
+        count.sample = self.subject.sample(self, kind, &inputs, rows);
         let pool = self.place.pool();
         let margin = pool.margin().min(Span(span(wait).0 / MARGIN_PART));
         let deadline = pool.clock().time(due) - margin;
         let submit = |inputs: Vec<Tensor>| {
             let (reply, receiver) = oneshot::channel();
             let served = self.clone();
-            let guard = self.place.submit(|id| Job {
-                id,
-                deadline,
-                kind: KindId::default(),
-                arrival,
-                inputs,
-                served,
-                reply,
-            });
+            let guard =
+                self.place.submit(|id| Job { id, deadline, kind, arrival, inputs, served, reply });
             Pending { guard, reply: receiver }
         };
         // The timer of the runtime is too coarse to tell late from in time: it only ends a wait for an
@@ -161,6 +187,42 @@ impl Served {
             return Err(InferError::Missed);
         }
         Ok(Answer { outputs })
+    }
+
+    /// Whether a request of this length can be in time, as far as that is known: what is longer than anything that was measured is
+    /// judged by how requests grow.
+    fn check_length(&self, length: usize, wait: Span) -> Result<(), InferError> {
+        let Some(lengths) = self.subject.kinds().lengths() else { return Ok(()) };
+        if length <= lengths.longest() {
+            return Ok(());
+        }
+        if let Some(limit) = lengths.limit() {
+            return Err(InferError::TooLong(format!(
+                "a request of length {length} is longer than model '{}' takes: up to length {limit} can be served",
+                self.name
+            )));
+        }
+        let needed = lengths.alone(length);
+        if lengths.warns() {
+            let (model, longest) = (&self.name, lengths.longest());
+            let about_ms = needed.as_ms();
+            tracing::warn!(
+                model,
+                length,
+                longest,
+                about_ms,
+                "a request is longer than any that was measured"
+            );
+        }
+        if needed <= wait {
+            return Ok(());
+        }
+        let (needed, has) = (needed.as_ms(), wait.as_ms());
+        let most = lengths.longest_within(wait);
+        Err(InferError::TooLong(format!(
+            "a request of length {length} to model '{}' takes about {needed:.1} ms by itself and has {has:.1} ms: up to length {most} can be served",
+            self.name
+        )))
     }
 
     fn refuse(&self, refused: Refused) -> InferError {
@@ -206,6 +268,8 @@ struct Count<'a> {
     arrival: std::time::Instant,
     queued: Option<Span>,
     outcome: Option<Outcome>,
+    /// It is to be run again when it has left.
+    sample: Option<Sample>,
 }
 
 impl Drop for Count<'_> {

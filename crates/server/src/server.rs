@@ -19,6 +19,7 @@ use crate::loader::Loader;
 use crate::metrics::{Advice, Change, Outcome};
 use crate::planning::{self, Board, Planning};
 use crate::pool::{self, Clock, Pool, PoolConfig};
+use crate::profiler::online::Online;
 use crate::recording::Recording;
 use crate::repository::Repository;
 use crate::service::Service;
@@ -222,7 +223,9 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         }
     };
     let limits = emulated.limits();
-    let loader = Loader { engine: config.engine, cpu, emulated, threads: config.cpu_threads };
+    let online = Online::start().map_err(ServeError::Thread)?;
+    let (engine, threads) = (config.engine, config.cpu_threads);
+    let loader = Loader { engine, cpu, emulated, threads, online: Some(online) };
     let service = Arc::new(Service::new(Repository::new(config.repositories, config.slo), loader));
     let planning = config
         .planning
@@ -273,6 +276,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     if drained.is_err() && left > 0 {
         return Err(ServeError::Drain(left));
     }
+    service.stop_learning();
     for pool in service.pools() {
         pool.stop();
     }

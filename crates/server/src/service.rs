@@ -76,6 +76,13 @@ impl Service {
         }
     }
 
+    /// Nothing is run to learn from any more.
+    pub(crate) fn stop_learning(&self) {
+        if let Some(online) = &self.loader.online {
+            online.stop();
+        }
+    }
+
     /// Where its models are from.
     pub fn repository(&self) -> &Repository {
         &self.repository

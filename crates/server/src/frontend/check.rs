@@ -11,6 +11,7 @@ use super::classify::classify;
 use super::payload::Payload;
 use super::shared_memory::Slot;
 use crate::inference::{Answer, InferError};
+use crate::kinds::{Application, HEADER, Tags};
 use crate::served::Served;
 
 /// What of a model a request is checked against.
@@ -22,11 +23,14 @@ pub(crate) struct Model<'a> {
     pub(crate) signature: &'a Signature,
     /// The names of classes by output.
     pub(crate) labels: &'a BTreeMap<String, Vec<String>>,
+    /// The applications that ask for it.
+    pub(crate) tags: &'a Tags,
 }
 
 impl<'a> From<&'a Served> for Model<'a> {
     fn from(served: &'a Served) -> Self {
-        Self { name: &served.name, signature: &served.signature, labels: &served.labels }
+        let Served { name, signature, labels, .. } = served;
+        Self { name, signature, labels, tags: served.subject().kinds().tags() }
     }
 }
 
@@ -177,6 +181,18 @@ pub(crate) fn outputs(
 /// That something is wrong with an output.
 pub(crate) fn output_problem(model: Model<'_>, name: &str, reason: &str) -> InferError {
     invalid(format!("output '{name}' of model '{}' {reason}", model.name))
+}
+
+/// The application that a header or the metadata name.
+pub(crate) fn header_application(model: Model<'_>, name: &[u8]) -> Result<Application, InferError> {
+    let name = std::str::from_utf8(name)
+        .map_err(|_| invalid(format!("{HEADER} is '{}', expected text", name.escape_ascii())))?;
+    application(model, name)
+}
+
+/// The application of this name.
+pub(crate) fn application(model: Model<'_>, name: &str) -> Result<Application, InferError> {
+    model.tags.find(model.name, name).map_err(invalid)
 }
 
 /// That requests which belong together are not supported.

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use fermata_engine::{DataType, Length, Padding, Signature, TensorSpec};
 
 use super::check::Model;
+use crate::kinds::Tags;
 
 /// A signature and its labels, to be viewed as a model `m`.
 pub(crate) struct Fixture {
     signature: Signature,
     labels: BTreeMap<String, Vec<String>>,
+    tags: Tags,
 }
 
 impl Fixture {
@@ -32,7 +34,7 @@ impl Fixture {
             ],
             length: None,
         };
-        Self { signature, labels: BTreeMap::new() }
+        Self { signature, labels: BTreeMap::new(), tags: Tags::default() }
     }
 
     /// The input `IN` of a model without a batch axis, FP32[2].
@@ -73,6 +75,7 @@ impl Fixture {
     }
 
     pub(crate) fn model(&self) -> Model<'_> {
-        Model { name: "m", signature: &self.signature, labels: &self.labels }
+        let Self { signature, labels, tags } = self;
+        Model { name: "m", signature, labels, tags }
     }
 }

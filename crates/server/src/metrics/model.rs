@@ -53,6 +53,9 @@ impl Outcome {
 /// itself is an edge, so that the share in time can be read off.
 const EDGES: [f64; 12] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.5, 3.0];
 
+/// A batch that misses its plan by less than this part of it was foretold.
+const FORETOLD: u64 = 10;
+
 /// What is counted of one version of a model.
 #[derive(Debug)]
 pub struct ModelMetrics {
@@ -65,6 +68,8 @@ pub struct ModelMetrics {
     arrived: AtomicU64,
     /// Rows that ran, whose model failed or not.
     rows: AtomicU64,
+    /// Batches that took about as long as planned.
+    foretold: AtomicU64,
     queue_sum: AtomicU64,
     /// The last answer, in milliseconds since 1970.
     last: AtomicU64,
@@ -110,6 +115,7 @@ impl ModelMetrics {
             latency_sum: AtomicU64::new(0),
             arrived: AtomicU64::new(0),
             rows: AtomicU64::new(0),
+            foretold: AtomicU64::new(0),
             queue_sum: AtomicU64::new(0),
             last: AtomicU64::new(0),
             batches: (0..max_batch).map(|_| Batches::default()).collect(),
@@ -139,9 +145,12 @@ impl ModelMetrics {
         }
     }
 
-    /// A batch ran.
-    pub(crate) fn ran(&self, size: usize, took: Span) {
+    /// A batch ran that was planned to take `latency`.
+    pub(crate) fn ran(&self, size: usize, took: Span, latency: Span) {
         self.rows.fetch_add(size as u64, Relaxed);
+        if took.0.abs_diff(latency.0) <= latency.0 / FORETOLD {
+            self.foretold.fetch_add(1, Relaxed);
+        }
         if let Some(batches) = self.batches.get(size - 1) {
             batches.count.fetch_add(1, Relaxed);
             batches.time.fetch_add(took.0, Relaxed);
@@ -169,6 +178,11 @@ impl ModelMetrics {
     /// How many rows ran.
     pub fn rows(&self) -> u64 {
         self.rows.load(Relaxed)
+    }
+
+    /// How many batches took as long as planned, within 10 %.
+    pub fn foretold(&self) -> u64 {
+        self.foretold.load(Relaxed)
     }
 
     /// How long answered requests waited, together.

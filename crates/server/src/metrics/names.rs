@@ -33,6 +33,12 @@ families! {
         "Batches that ran, by size.";
     BATCH_TIME = "fermata_batch_seconds_total", "counter",
         "How long batches ran, by size.";
+    FORETOLD = "fermata_batches_foretold_total", "counter",
+        "Batches that took as long as planned, within 10 %.";
+    APPLICATIONS = "fermata_application_requests_total", "counter",
+        "Requests that came, by application, where they name one.";
+    ALONE = "fermata_alone_runs_total", "counter",
+        "Requests that were run again, alone, to learn what they take.";
     EXECUTORS = "fermata_executors", "gauge",
         "Executors of the pool.";
     BUSY = "fermata_executor_busy_seconds_total", "counter",

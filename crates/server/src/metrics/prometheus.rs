@@ -101,6 +101,21 @@ impl Page {
                 self.value(&names::BATCH_TIME, &labels, batch.time.as_secs_f64())?;
             }
         }
+        self.family(&names::FORETOLD)?;
+        for (labels, served) in &labelled {
+            self.value(&names::FORETOLD, labels, served.metrics().foretold())?;
+        }
+        self.family(&names::APPLICATIONS)?;
+        for (labels, served) in &labelled {
+            for (name, count) in served.subject().kinds().tags().requests() {
+                let labels = format!("{labels},application=\"{}\"", escaped(name));
+                self.value(&names::APPLICATIONS, &labels, count)?;
+            }
+        }
+        self.family(&names::ALONE)?;
+        for (labels, served) in &labelled {
+            self.value(&names::ALONE, labels, served.subject().runs())?;
+        }
         Ok(())
     }
 

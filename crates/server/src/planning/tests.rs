@@ -100,6 +100,7 @@ impl Bed {
             emulated: Fleet::planned(limits, Box::new(move |name, n| start(name, n, gpus)))
                 .unwrap(),
             threads: 1,
+            online: None,
         };
         let repository = Repository::new(vec![folder.path().to_owned()], None);
         let service = Arc::new(Service::new(repository, loader));
@@ -156,7 +157,14 @@ fn name(model: usize) -> String {
 fn call(number: u64) -> Call {
     let data = Bytes::from(number.to_le_bytes().to_vec());
     let inputs = vec![Tensor { datatype: DataType::Fp32, shape: vec![1, 2], data }];
-    Call { inputs, rows: 1, arrival: Instant::now(), timeout: None, patience: None }
+    Call {
+        inputs,
+        rows: 1,
+        arrival: Instant::now(),
+        timeout: None,
+        patience: None,
+        application: None,
+    }
 }
 
 /// Askers that go round some models, each with one request at a time, until they are told to stop.

@@ -96,8 +96,8 @@ impl Driver {
                     self.handle(Event::Cancel { model, request, deadline });
                 }
             }
-            Message::Add { model, name, spec, sessions, corrector, reply } => {
-                self.tray.install(model, spec.clone(), sessions, corrector);
+            Message::Add { model, name, spec, sessions, correction, reply } => {
+                self.tray.install(model, spec.clone(), sessions, correction);
                 self.handle_named(Event::AddModel { model, spec, gap: None }, &name);
                 // Whoever asked for it waits.
                 let _ = reply.send(());
@@ -113,6 +113,11 @@ impl Driver {
             Message::Remove { model } => {
                 self.handle(Event::RemoveModel { model });
                 self.tray.uninstall(model);
+            }
+            Message::Respread { model, spread } => {
+                if let Some(spec) = self.tray.respread(model, spread) {
+                    self.handle(Event::Profile { model, spec });
+                }
             }
             Message::Stop => self.tray.stop(),
         }

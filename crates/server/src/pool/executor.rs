@@ -29,8 +29,12 @@ pub(super) enum Work {
 pub(super) struct Batch {
     pub(super) model: ModelId,
     pub(super) jobs: Vec<Job>,
-    /// When it should be done.
-    pub(super) planned: Time,
+    /// When it should begin.
+    pub(super) start: Time,
+    /// How long it should take.
+    pub(super) latency: Span,
+    /// Its run time depends on the inputs, so that to take longer than the mean is nothing unusual.
+    pub(super) spread: bool,
 }
 
 /// What an executor tells of a batch that ended.
@@ -40,7 +44,10 @@ pub(super) struct Ran {
     pub(super) model: ModelId,
     pub(super) size: usize,
     pub(super) took: Span,
-    /// How much later than planned it was done.
+    /// How long it should have taken.
+    pub(super) latency: Span,
+    /// How much later than planned it was done. Where run times are spread, only what was lost beside running counts:
+    /// that a batch took longer than the mean is in the distribution already, and must not come off every deadline.
     pub(super) overrun: Span,
 }
 
@@ -93,7 +100,8 @@ impl State {
         }
     }
 
-    fn run(&mut self, Batch { model, mut jobs, planned }: Batch) {
+    fn run(&mut self, batch: Batch) {
+        let Batch { model, mut jobs, start, latency, spread } = batch;
         self.inputs.extend(jobs.iter_mut().map(|job| mem::take(&mut job.inputs)));
         let session = self.sessions[model.index()].as_mut();
         let session = session.expect("a batch comes after its session");
@@ -105,7 +113,7 @@ impl State {
         // Kept until all is told, or the model's id could be another's before.
         let served = jobs[0].served.clone();
         self.gauges.ran(self.executor, took);
-        served.metrics.ran(size, took);
+        served.metrics.ran(size, took, latency);
         match outputs {
             Ok(outputs) => {
                 for (job, outputs) in jobs.into_iter().zip(outputs) {
@@ -123,8 +131,8 @@ impl State {
             }
         }
         // Clients come first: what they wait for is ready, and the next batch is decided in microseconds.
-        let overrun = self.clock.now() - planned;
-        let ran = Ran { executor: self.executor, model, size, took, overrun };
+        let overrun = self.clock.now() - (start + if spread { took } else { latency });
+        let ran = Ran { executor: self.executor, model, size, took, latency, overrun };
         self.inbox.send(Message::Ran(ran));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use fermata_core::{ExecutorId, ModelId, RequestId, Time};
+use fermata_core::{ExecutorId, ModelId, RequestId, Spread, Time};
 use fermata_dispatch::ModelSpec;
 use fermata_engine::Session;
 
@@ -11,7 +11,7 @@ use super::desk::Desk;
 use super::executor::{Ran, Work};
 use super::job::Job;
 use super::threads::Threads;
-use crate::profiler::Corrector;
+use crate::profiler::Correction;
 
 /// A session of one model.
 pub(super) type SessionOf = (ModelId, Box<dyn Session>);
@@ -25,7 +25,7 @@ pub(super) enum Message {
         spec: Arc<ModelSpec>,
         /// For each executor.
         sessions: Vec<(ExecutorId, Box<dyn Session>)>,
-        corrector: Option<Corrector>,
+        correction: Option<Correction>,
         /// It is served from now on. Dropped, if it is too late for that.
         reply: Sender<()>,
     },
@@ -41,6 +41,8 @@ pub(super) enum Message {
     Ran(Ran),
     /// Serve a model no longer. No request of it waits or runs.
     Remove { model: ModelId },
+    /// What requests of a model take has become something else.
+    Respread { model: ModelId, spread: Arc<Spread> },
     /// Finish what is there, then end.
     Stop,
 }

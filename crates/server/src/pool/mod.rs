@@ -24,7 +24,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Span, Spread, Time};
 use fermata_dispatch::{ModelSpec, Network, Policy, Rules};
 use fermata_engine::EngineError;
 
@@ -34,7 +34,7 @@ pub use gauges::Gauges;
 pub(crate) use job::{Finished, Job, Refused};
 
 use crate::metrics::Advisor;
-use crate::profiler::Corrector;
+use crate::profiler::Correction;
 use crate::recording::Recorder;
 use crew::Crew;
 use desk::Desk;
@@ -174,7 +174,7 @@ impl Pool {
         name: &str,
         spec: Arc<ModelSpec>,
         make: Arc<MakeSession>,
-        corrector: Option<Corrector>,
+        correction: Option<Correction>,
     ) -> Result<Place, PlaceError> {
         let mut crew = self.crew();
         let sessions = crew.active().map(|executor| Ok((executor, make()?)));
@@ -183,7 +183,7 @@ impl Pool {
         let model = self.ids.take().ok_or_else(full)?;
         let (reply, added) = crossbeam_channel::bounded(1);
         let name = name.to_owned();
-        self.send(Message::Add { model, name, spec: spec.clone(), sessions, corrector, reply });
+        self.send(Message::Add { model, name, spec: spec.clone(), sessions, correction, reply });
         // A load may take so long that the pool is stopped meanwhile.
         added.recv().map_err(|_| PlaceError::Stopping)?;
         crew.learn(model, &make);
@@ -263,6 +263,11 @@ impl Place {
     /// A place for the same model in another pool.
     pub(crate) fn another_in(&self, pool: &Arc<Pool>, name: &str) -> Result<Self, PlaceError> {
         pool.add(name, self.spec.clone(), self.make.clone(), None)
+    }
+
+    /// Tells dispatch that requests take something else than before.
+    pub(crate) fn respread(&self, spread: Arc<Spread>) {
+        self.pool.send(Message::Respread { model: self.model, spread });
     }
 
     /// Sends a request on its way; the guard cancels it when dropped.

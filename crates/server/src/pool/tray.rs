@@ -8,15 +8,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use fermata_core::{ExecutorId, ModelId, RequestId, Time};
+use fermata_core::{ExecutorId, ModelId, Profile, RequestId, Spread, Time};
 use fermata_dispatch::{Action, Actions, ModelSpec};
 use fermata_engine::Session;
 
+use super::CLASS;
 use super::executor::{Batch, Ran, Work};
 use super::ids::Ids;
 use super::inbox::SessionOf;
 use super::job::{Job, Refused};
-use crate::profiler::Corrector;
+use crate::profiler::Correction;
 
 pub(super) struct Tray {
     /// To the executors that take batches, by id.
@@ -31,7 +32,18 @@ pub(super) struct Tray {
 
 struct Model {
     spec: Arc<ModelSpec>,
-    corrector: Option<Corrector>,
+    correction: Option<Correction>,
+}
+
+impl Model {
+    fn is_spread(&self) -> bool {
+        self.spec.profile(CLASS).is_some_and(|profile| profile.spread().is_some())
+    }
+
+    fn set(&mut self, profile: Profile) -> Arc<ModelSpec> {
+        self.spec = Arc::new(ModelSpec::uniform(self.spec.slo, profile));
+        self.spec.clone()
+    }
 }
 
 impl Tray {
@@ -85,12 +97,12 @@ impl Tray {
         model: ModelId,
         spec: Arc<ModelSpec>,
         sessions: Vec<(ExecutorId, Box<dyn Session>)>,
-        corrector: Option<Corrector>,
+        correction: Option<Correction>,
     ) {
         for (executor, session) in sessions {
             send(self.hand(executor), Work::Install { model, session });
         }
-        self.models.insert(model, Model { spec, corrector });
+        self.models.insert(model, Model { spec, correction });
     }
 
     /// Takes the sessions of a model back, after its last batch. Its id may be another's then.
@@ -115,7 +127,8 @@ impl Tray {
                     let requests = actions.batch(first, size).iter();
                     let jobs = requests.map(|request| self.take(request.id)).collect();
                     self.running += 1;
-                    let batch = Batch { model, jobs, planned: start + latency };
+                    let spread = self.models.get(&model).is_some_and(Model::is_spread);
+                    let batch = Batch { model, jobs, start, latency, spread };
                     send(self.hand(executor), Work::Run(batch));
                 }
                 Action::Preempt { .. } => unreachable!("policies that preempt are not served with"),
@@ -128,9 +141,23 @@ impl Tray {
     pub(super) fn ran(&mut self, now: Time, ran: &Ran) -> Option<Arc<ModelSpec>> {
         self.running -= 1;
         let model = self.models.get_mut(&ran.model)?;
-        let profile = model.corrector.as_mut()?.observe(now, ran.size, ran.took)?;
-        model.spec = Arc::new(ModelSpec::uniform(model.spec.slo, profile));
-        Some(model.spec.clone())
+        let correction = model.correction.as_mut()?;
+        let profile = correction.observe(now, ran.size, ran.latency, ran.took)?;
+        Some(model.set(profile))
+    }
+
+    /// Requests of a model take something else than before. Says what is known of it now, if it is here.
+    pub(super) fn respread(
+        &mut self,
+        model: ModelId,
+        spread: Arc<Spread>,
+    ) -> Option<Arc<ModelSpec>> {
+        let model = self.models.get_mut(&model)?;
+        let profile = match &mut model.correction {
+            Some(correction) => correction.rebase(spread, model.spec.slo),
+            None => Profile::spread_out(spread),
+        };
+        Some(model.set(profile))
     }
 
     /// Nothing more will come.

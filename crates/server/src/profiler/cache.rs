@@ -8,14 +8,20 @@ use std::{env, fs, process};
 
 use fermata_core::Span;
 use fermata_engine::{Engine, EngineError, Signature, Source};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::kept_lengths::LengthDocument;
+use super::lengths::LengthTable;
 use super::measure::Options;
 use super::table::{Latency, Measured, Stop};
 
 /// Files of another format are not read.
-const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
+/// The sorts of documents, as their files are called.
+const PROFILE: &str = "profile";
+const LENGTHS: &str = "lengths";
 /// The folder of the profiles, in that of a version. Hidden, so that its writing is no change of the model.
 const FOLDER: &str = ".fermata";
 
@@ -114,12 +120,12 @@ impl CacheKey {
 
     /// Devices, threads and shapes have files of their own, so that two servers do not fight for one. The content is
     /// in the name only where several models share a folder: beside the model the old file is replaced.
-    fn file_name(&self, shared: bool) -> String {
+    fn file_name(&self, sort: &str, shared: bool) -> String {
         let content = if shared { self.content.clone() } else { String::new() };
         let key = Self { content, ..self.clone() };
         let text = serde_json::to_string(&key).expect("a key is plain data");
         let hash = hex(&Sha256::digest(text.as_bytes()));
-        format!("profile-{}-{}.json", self.engine, &hash[..16])
+        format!("{sort}-{}-{}.json", self.engine, &hash[..16])
     }
 }
 
@@ -142,27 +148,55 @@ impl Cache {
 
     /// What was measured before, if it tells all that would be measured now.
     pub fn load(&self, key: &CacheKey, limit: Span, max_batch: usize) -> Option<Measured> {
-        self.homes.iter().find_map(|home| {
-            let file = home.folder.join(key.file_name(home.shared));
-            match read(&file, key) {
-                Ok(Some(measured)) => measured.within(limit, max_batch.max(1)),
-                Ok(None) => None,
-                Err(reason) => {
-                    let file = file.display();
-                    tracing::warn!(%file, reason, "the kept profile cannot be used; measuring again");
-                    None
-                }
-            }
-        })
+        let check =
+            |document: Document| (document.key == *key).then(|| document.check()).transpose();
+        self.find(PROFILE, key, check)?.within(limit, max_batch.max(1))
     }
 
     /// Keeps a measurement in the first place that can be written, and says where.
     pub fn store(&self, key: &CacheKey, measured: &Measured) -> io::Result<PathBuf> {
-        let document = Document::of(key, measured);
-        let text = serde_json::to_string_pretty(&document).map_err(io::Error::other)?;
+        self.keep(PROFILE, key, &Document::of(key, measured))
+    }
+
+    /// What was measured before of a model whose requests have a length, if it tells all that would be measured now.
+    pub fn load_lengths(&self, key: &CacheKey, slo: Span) -> Option<LengthTable> {
+        let check =
+            |document: LengthDocument| (document.key == *key).then(|| document.check()).transpose();
+        let table: LengthTable = self.find(LENGTHS, key, check)?;
+        (table.slo >= slo || table.limit.is_some()).then_some(LengthTable { slo, ..table })
+    }
+
+    /// Keeps what was measured of a model whose requests have a length.
+    pub fn store_lengths(&self, key: &CacheKey, table: &LengthTable) -> io::Result<PathBuf> {
+        self.keep(LENGTHS, key, &LengthDocument::of(key, table))
+    }
+
+    /// The first document of one sort that can be read and passes.
+    fn find<D: DeserializeOwned, T>(
+        &self,
+        sort: &str,
+        key: &CacheKey,
+        check: impl Fn(D) -> Result<Option<T>, String>,
+    ) -> Option<T> {
+        self.homes.iter().find_map(|home| {
+            let file = home.folder.join(key.file_name(sort, home.shared));
+            let found = read(&file).and_then(|document| match document {
+                Some(document) => check(document),
+                None => Ok(None),
+            });
+            found.unwrap_or_else(|reason| {
+                let file = file.display();
+                tracing::warn!(%file, reason, "the kept profile cannot be used; measuring again");
+                None
+            })
+        })
+    }
+
+    fn keep(&self, sort: &str, key: &CacheKey, document: &impl Serialize) -> io::Result<PathBuf> {
+        let text = serde_json::to_string_pretty(document).map_err(io::Error::other)?;
         let mut first_error = None;
         for home in &self.homes {
-            let file = home.folder.join(key.file_name(home.shared));
+            let file = home.folder.join(key.file_name(sort, home.shared));
             match write(&file, &text) {
                 Ok(()) => return Ok(file),
                 Err(error) => {
@@ -258,8 +292,8 @@ impl Document {
     }
 }
 
-/// The measurement in a file; `None` if there is no file, or it is of something else.
-fn read(file: &Path, key: &CacheKey) -> Result<Option<Measured>, String> {
+/// The document in a file; `None` if there is no file, or it is of another format.
+fn read<D: DeserializeOwned>(file: &Path) -> Result<Option<D>, String> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
         Err(error)
@@ -277,11 +311,7 @@ fn read(file: &Path, key: &CacheKey) -> Result<Option<Measured>, String> {
     if head.format != FORMAT {
         return Ok(None);
     }
-    let document: Document = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    if document.key != *key {
-        return Ok(None);
-    }
-    document.check().map(Some)
+    serde_json::from_str(&text).map(Some).map_err(|error| error.to_string())
 }
 
 /// Writes a file whole or not at all.
@@ -352,6 +382,39 @@ mod tests {
             1,
             "no temporary file is left"
         );
+    }
+
+    #[test]
+    fn lengths_are_kept_beside_the_profile() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(vec![Home { folder: folder.path().to_owned(), shared: false }]);
+        let ms = Span::from_ms;
+        let table = LengthTable {
+            alone: vec![(1, vec![ms(1.0), ms(1.1)]), (8, vec![ms(2.0)])],
+            batches: vec![(2, 8, ms(3.0))],
+            limit: None,
+            batch_limit: Some(4),
+            slo: ms(25.0),
+        };
+        assert_eq!(cache.load_lengths(&key("a"), ms(25.0)), None);
+        let file = cache.store_lengths(&key("a"), &table).unwrap();
+        cache.store(&key("a"), &measured()).unwrap();
+        assert_eq!(cache.load_lengths(&key("a"), ms(25.0)), Some(table.clone()));
+        assert_eq!(cache.load_lengths(&key("a"), ms(20.0)).unwrap().slo, ms(20.0));
+        assert_eq!(cache.load_lengths(&key("a"), ms(30.0)), None, "longer ones are of interest");
+        assert_eq!(cache.load_lengths(&key("b"), ms(25.0)), None);
+        let text = fs::read_to_string(&file).unwrap();
+        for broken in [
+            text.replace("\"format\": 1", "\"format\": 2"),
+            text.replace("\"length\": 1", "\"length\": 8"),
+            text.replace("\"slo_ms\": 25.0", "\"slo_ms\": -1"),
+            text.replace("2.0", "\"x\""),
+            text[..text.len() / 2].to_owned(),
+        ] {
+            assert_ne!(broken, text);
+            fs::write(&file, &broken).unwrap();
+            assert_eq!(cache.load_lengths(&key("a"), ms(25.0)), None, "{broken}");
+        }
     }
 
     #[test]
@@ -440,7 +503,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("f");
             fs::write(&file, bytes).unwrap();
-            let _ = read(&file, &key("a"));
+            let _ = read::<Document>(&file);
+            let _ = read::<LengthDocument>(&file);
         }
     }
 }

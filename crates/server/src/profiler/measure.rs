@@ -272,7 +272,10 @@ impl Samples {
 }
 
 /// One request for a model: ones.
-fn item(signature: &Signature, shapes: &BTreeMap<String, Vec<i64>>) -> Result<Inputs, String> {
+pub(super) fn item(
+    signature: &Signature,
+    shapes: &BTreeMap<String, Vec<i64>>,
+) -> Result<Inputs, String> {
     let input = |spec: &TensorSpec| {
         let given = shapes.get(&spec.name).unwrap_or(&spec.shape);
         let axes = given.iter().map(|&axis| if axis == -1 { 1 } else { axis });

@@ -2,35 +2,142 @@
 
 mod cache;
 mod correct;
+mod kept_lengths;
+mod lengths;
 mod measure;
+pub(crate) mod online;
+mod stretch;
 mod table;
+mod watch;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use fermata_core::{Profile, Span};
+use fermata_core::{Growth, Profile, Span, Spread, SpreadError, Time};
 use fermata_engine::{Engine, EngineError, Session, Signature, Source};
 
 pub use cache::{Cache, CacheKey, Home, content_hash};
 pub use correct::Corrector;
+pub use lengths::LengthTable;
 pub use measure::{Options, Step, measure, ones, warm};
+pub use stretch::Stretch;
 pub use table::{Latency, Measured, Stop};
 
-/// The profile of a model, as it is kept or else as it is measured now, and a session in which every size of it has
+use crate::kinds::Told;
+use crate::repository::RunTime;
+use online::Ledger;
+pub(crate) use watch::Watch;
+
+/// Keeps a profile true while serving, by what batches take.
+#[derive(Clone, Debug)]
+pub enum Correction {
+    /// One number for each size.
+    Point(Corrector),
+    /// Distributions.
+    Spread(Stretch),
+}
+
+impl Correction {
+    /// Begins with a profile of a model with this SLO.
+    pub fn new(profile: Profile, slo: Span) -> Self {
+        match profile.spread() {
+            Some(spread) => Self::Spread(Stretch::new(spread.clone(), slo)),
+            None => Self::Point(Corrector::new(profile, slo)),
+        }
+    }
+
+    /// Takes note that a batch of `size`, planned to take `latency`, ended at `now` after running for `took`. Gives the profile
+    /// with which to go on, where it should change.
+    pub fn observe(
+        &mut self,
+        now: Time,
+        size: usize,
+        latency: Span,
+        took: Span,
+    ) -> Option<Profile> {
+        match self {
+            Self::Point(corrector) => corrector.observe(now, size, took),
+            Self::Spread(stretch) => stretch.observe(now, latency, took),
+        }
+    }
+
+    /// The requests themselves run otherwise than was thought. What was learned of the batches of distributions stays.
+    pub fn rebase(&mut self, spread: Arc<Spread>, slo: Span) -> Profile {
+        match self {
+            Self::Point(_) => {
+                let stretch = Stretch::new(spread, slo);
+                let profile = stretch.profile();
+                *self = Self::Spread(stretch);
+                profile
+            }
+            Self::Spread(stretch) => stretch.rebase(spread),
+        }
+    }
+}
+
+/// What is known of a model before its first request comes.
+pub(crate) struct Known {
+    /// What it is dispatched by.
+    pub(crate) profile: Profile,
+    /// What tells its requests apart.
+    pub(crate) told: Told,
+    /// What its requests take alone, to go on from.
+    pub(crate) ledger: Ledger,
+}
+
+impl Known {
+    /// Of a model of which a profile is known.
+    pub(crate) fn of(profile: Profile, run_time: Option<RunTime>) -> Self {
+        let (told, kinds, profile) = match (run_time, profile.spread()) {
+            (Some(RunTime::Point), Some(spread)) => (Told::Alike, 1, spread.profile()),
+            (Some(RunTime::Point), None) => (Told::Alike, 1, profile),
+            (Some(RunTime::Spread) | None, _) => (Told::ByApplication, Told::APPLICATIONS, profile),
+        };
+        let spread = profile.spread().cloned();
+        let growth = spread.as_ref().map_or_else(|| growth(&profile), |spread| *spread.growth());
+        let always = run_time == Some(RunTime::Spread);
+        let ledger = Ledger::new(kinds, growth, profile.max_batch(), always, spread);
+        Self { profile, told, ledger }
+    }
+}
+
+/// What is known of a model, from what is kept or else from what is measured now, and a session in which every size of it has
 /// run. `shapes` are those of inputs that may have any.
-pub fn cached_or_measured(
+#[expect(clippy::too_many_arguments, reason = "the parts of one thing, named at its only caller")]
+pub(crate) fn cached_or_measured(
     engine: &dyn Engine,
     source: &Source,
     session: &mut dyn Session,
     signature: &Signature,
     slo: Span,
     shapes: &BTreeMap<String, Vec<i64>>,
-) -> Result<Profile, EngineError> {
+    run_time: Option<RunTime>,
+    watch: Watch,
+) -> Result<Known, EngineError> {
+    let by_length = signature.length.as_ref().is_some_and(|length| match run_time {
+        // One number for each size, measured with the shape that the settings have: whoever asks for that gets it.
+        Some(RunTime::Point) => length.padding.is_some() && shapes.is_empty(),
+        Some(RunTime::Spread) => true,
+        // Without padding only equal requests share a batch, and whoever sends nothing else must lose nothing.
+        None => length.padding.is_some(),
+    });
+    if by_length {
+        let table =
+            cached_or_measured_lengths(engine, source, session, signature, slo, shapes, watch)?;
+        match of_lengths(&table, signature, run_time) {
+            Ok(known) => return Ok(known),
+            Err(reason) => {
+                let file = source.file.display();
+                tracing::warn!(%file, %reason, "lengths tell nothing: one latency for each batch size");
+            }
+        }
+    }
     let options = Options { shapes: shapes.clone(), ..Options::default() };
     let cache = Cache::of(&source.file);
     let key = CacheKey::of(engine, source, signature, &options)?;
     if let Some(measured) = cache.load(&key, slo, signature.max_batch) {
         warm(session, signature, measured.max_batch(), shapes)?;
-        return Ok(measured.profile());
+        return Ok(Known::of(measured.profile(), run_time));
     }
     let file = source.file.display();
     tracing::info!(%file, "measuring latency by batch size");
@@ -42,5 +149,64 @@ pub fn cached_or_measured(
     if let Err(error) = cache.store(&key, &measured) {
         tracing::warn!(%file, %error, "the profile cannot be kept");
     }
-    Ok(measured.profile())
+    Ok(Known::of(measured.profile(), run_time))
+}
+
+fn cached_or_measured_lengths(
+    engine: &dyn Engine,
+    source: &Source,
+    session: &mut dyn Session,
+    signature: &Signature,
+    slo: Span,
+    shapes: &BTreeMap<String, Vec<i64>>,
+    watch: Watch,
+) -> Result<LengthTable, EngineError> {
+    let options = Options { shapes: shapes.clone(), ..Options::default() };
+    let cache = Cache::of(&source.file);
+    let key = CacheKey::of(engine, source, signature, &options)?;
+    if let Some(table) = cache.load_lengths(&key, slo) {
+        lengths::warm(session, signature, &table, shapes)?;
+        return Ok(table);
+    }
+    let file = source.file.display();
+    tracing::info!(%file, "measuring latency by length and batch size");
+    let table = lengths::measure(session, signature, slo, shapes, watch)?;
+    if let Some(longest) = table.limit {
+        tracing::info!(%file, longest, "longer requests fail, and are refused");
+    }
+    if let Err(error) = cache.store_lengths(&key, &table) {
+        tracing::warn!(%file, %error, "the profile cannot be kept");
+    }
+    Ok(table)
+}
+
+/// What is known of a model whose requests have a length.
+fn of_lengths(
+    table: &LengthTable,
+    signature: &Signature,
+    run_time: Option<RunTime>,
+) -> Result<Known, SpreadError> {
+    let padded = signature.length.as_ref().is_some_and(|length| length.padding.is_some());
+    let growth = match padded {
+        true => table.growth(),
+        // Requests that differ in length run one after the other.
+        false => Growth { fixed: 0.0, base: 0.0, each: 1.0 },
+    };
+    let (ranges, max_batch) = (table.lengths(), table.max_batch(signature.max_batch));
+    let runs = table.runs(&ranges);
+    let spread = Arc::new(Spread::new(&runs, growth, max_batch)?);
+    if run_time == Some(RunTime::Point) {
+        return Ok(Known::of(spread.profile(), run_time));
+    }
+    let mut ledger = Ledger::new(ranges.count(), growth, max_batch, true, Some(spread.clone()));
+    ledger.seed(&runs);
+    Ok(Known { profile: Profile::spread_out(spread), told: Told::ByLength(ranges), ledger })
+}
+
+/// How batches grow of a model of which one number for each size is known.
+fn growth(profile: &Profile) -> Growth {
+    let sizes = 1..=profile.max_batch();
+    let batches: Vec<_> =
+        sizes.map(|size| (size, profile.shortest(), profile.latency(size))).collect();
+    Growth::fit(&batches).unwrap_or(Growth::FREE)
 }

@@ -187,8 +187,11 @@ impl Check {
 }
 
 fn is_finite(spec: &ModelSpec) -> Result<(), String> {
-    let longest =
-        spec.profiles.iter().flatten().map(|profile| profile.latency(profile.max_batch()));
+    let longest = spec.profiles.iter().flatten().map(|profile| match profile.spread() {
+        // The table has the means: the longest batch of the longest requests must have an end as well.
+        Some(spread) => spread.growth().latency(spread.max_batch(), spread.grid().longest()),
+        None => profile.latency(profile.max_batch()),
+    });
     match longest.chain([spec.slo]).find(|&span| span > LONGEST) {
         Some(span) => Err(format!("{} is too long for a time", span.0)),
         None => Ok(()),

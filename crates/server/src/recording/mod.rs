@@ -16,6 +16,7 @@
 mod check;
 mod reader;
 mod replay;
+mod spread;
 #[cfg(test)]
 mod tests;
 mod text;

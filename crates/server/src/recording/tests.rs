@@ -7,7 +7,7 @@ use fermata_dispatch::{Actions, Dispatch, Event, ModelSpec, Network, Policy};
 use proptest::prelude::*;
 
 use super::check::Check;
-use super::{Replay, replay, text};
+use super::{Replay, replay, spread, text};
 
 const GOOD: &str = "\
 fermata recording 1
@@ -118,11 +118,16 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
     let request = || (0u64..40).prop_map(RequestId);
     let deadline = || prop_oneof![9 => 0u64..300_000_000, 1 => any::<u64>()].prop_map(Time);
     let span = || prop_oneof![9 => 1u64..9_000_000, 1 => 1..=u64::MAX].prop_map(Span);
+    let profile = || {
+        prop_oneof![
+            3 => prop::collection::vec(span(), 1..6)
+                .prop_map(|table| Profile::from_table(table).unwrap()),
+            1 => Just(spread::sample()),
+        ]
+    };
     let spec = || {
-        (prop::collection::vec(span(), 1..6), span()).prop_map(|(table, slo)| {
-            let profile = Profile::from_table(table).unwrap();
-            Arc::new(ModelSpec::uniform(slo * 4, profile))
-        })
+        (profile(), span())
+            .prop_map(|(profile, slo)| Arc::new(ModelSpec::uniform(slo * 4, profile)))
     };
     let what = prop_oneof![
         3 => (model(), spec()).prop_map(|(model, spec)| Event::AddModel { model, spec, gap: None }),

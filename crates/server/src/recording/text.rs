@@ -7,6 +7,8 @@ use std::sync::Arc;
 use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, DropReason, Event, ModelSpec};
 
+use super::spread;
+
 /// Appends an event as words.
 pub(super) fn write_event(event: &Event, name: &str, out: &mut String) {
     let done = match event {
@@ -151,6 +153,10 @@ fn write_spec(spec: &ModelSpec, out: &mut String) {
             out.push('-');
             continue;
         };
+        if let Some(spread) = profile.spread() {
+            spread::write(spread, out);
+            continue;
+        }
         for size in 1..=profile.max_batch() {
             let comma = if size > 1 { "," } else { "" };
             let _ = write!(out, "{comma}{}", profile.latency(size).0);
@@ -184,6 +190,9 @@ impl<'a> Words<'a> {
     fn spec(&mut self) -> Result<Arc<ModelSpec>, String> {
         let slo = Span(self.number()?);
         let table = self.next();
+        if let Some(spread) = spread::read(table) {
+            return Ok(Arc::new(ModelSpec::uniform(slo, Profile::spread_out(Arc::new(spread?)))));
+        }
         let latencies: Result<Vec<Span>, _> =
             table.split(',').map(|number| number.parse().map(Span)).collect();
         let latencies = latencies.map_err(|_| format!("'{table}' is not a list of latencies"))?;
@@ -206,10 +215,12 @@ mod tests {
                 Profile::linear(ms(1.0), ms(5.0), ms(25.0)).unwrap(),
             ))
         };
+        let spread = || Arc::new(ModelSpec::uniform(ms(25.0), spread::sample()));
         let (model, request, deadline) = (ModelId(3), RequestId(12), Time(99));
         let executor = ExecutorId(7);
         let events = [
             Event::AddModel { model, spec: spec(), gap: None },
+            Event::AddModel { model, spec: spread(), gap: None },
             Event::Arrive { model, request, deadline, kind: KindId(0) },
             Event::Arrive { model, request, deadline, kind: KindId(3) },
             Event::Cancel { model, request, deadline },
@@ -219,6 +230,7 @@ mod tests {
             Event::Late { by: Span(5) },
             Event::Leave { executor },
             Event::Profile { model, spec: spec() },
+            Event::Profile { model, spec: spread() },
             Event::RemoveModel { model },
             Event::Wakeup,
         ];

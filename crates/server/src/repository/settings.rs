@@ -32,6 +32,8 @@ pub struct Settings {
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Bytes that it takes on every GPU that holds it; zero, if the file does not say.
     pub memory: u64,
+    /// Whether run times are taken to depend on the input; found out, if the file does not say.
+    pub run_time: Option<RunTime>,
     /// What it says of the length of requests.
     pub(super) length: LengthSettings,
     /// The input of an emulated model that has the milliseconds that its request takes alone.
@@ -51,6 +53,15 @@ pub enum EngineKind {
     Emulated(Profile),
     /// In ONNX Runtime.
     OnnxRuntime,
+}
+
+/// What is known of how long a model's requests run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunTime {
+    /// One number for each batch size, whatever the requests are.
+    Point,
+    /// A distribution for each kind of requests.
+    Spread,
 }
 
 /// Where objectives come from for models that do not say.
@@ -84,6 +95,7 @@ struct RawModel {
     beta_ms: Option<f64>,
     latency_ms: Option<Vec<f64>>,
     memory_mb: Option<f64>,
+    run_time: Option<String>,
     #[serde(default)]
     alone: Vec<RawMode>,
     alone_input: Option<String>,
@@ -156,6 +168,16 @@ impl Settings {
         let inputs = check_tensors(file, "input", &raw.input)?;
         let outputs = check_tensors(file, "output", &raw.output)?;
         let shapes = raw.profile.shapes;
+        let run_time = match raw.run_time.as_deref() {
+            None => None,
+            Some("point") => Some(RunTime::Point),
+            Some("spread") => Some(RunTime::Spread),
+            Some(other) => {
+                let reason =
+                    format!("'{}' is neither \"point\" nor \"spread\"", other.escape_default());
+                return Err(RepositoryError::key(file, "run_time", reason));
+            }
+        };
         let memory = raw.memory_mb.map(|mb| not_negative(file, "memory_mb", mb)).transpose()?;
         // Conversion saturates.
         let memory = (memory.unwrap_or(0.0) * MB) as u64;
@@ -164,6 +186,7 @@ impl Settings {
             engine,
             shapes,
             memory,
+            run_time,
             length: raw.length,
             alone_input: raw.alone_input,
             file: file.to_owned(),
@@ -413,6 +436,10 @@ mod tests {
             ("slo_ms = 1\nslo_ms = 2", "line 2: duplicate key: 'slo_ms = 2'"),
             ("slo_ms = 1\nengine = \"tensorrt\"", "engine: 'tensorrt' is neither"),
             ("slo_ms = 1\nalpha_ms = 1", "alpha_ms: is only for an emulated model"),
+            (
+                "slo_ms = 1\nrun_time = \"long\"",
+                "run_time: 'long' is neither \"point\" nor \"spread\"",
+            ),
             ("slo_ms = 1\nmemory_mb = -1", "memory_mb: -1 is not a number from 0"),
             (EMULATED, "alpha_ms: missing: give alpha_ms and beta_ms"),
             (&format!("{EMULATED}alpha_ms = 1"), "beta_ms: missing"),

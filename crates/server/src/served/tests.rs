@@ -7,11 +7,14 @@ use std::time::Instant;
 use bytes::Bytes;
 use fermata_core::Profile;
 use fermata_dispatch::{ModelSpec, Policy};
-use fermata_engine::{DataType, Emulated, Model, TensorSpec};
+use fermata_engine::{DataType, Emulated, Length, Model, TensorSpec};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::pool::{Clock, PoolConfig};
+use crate::kinds::{Kinds, Lengths, Told};
+use crate::pool::{Clock, MakeSession, PoolConfig};
+use crate::profiler::online::Alone;
+use crate::profiler::{Known, Watch};
 
 /// Whoever brings a message decides; one thread has all models; more threads than most tests have models.
 const SCHEDULER_THREADS: [usize; 3] = [0, 1, 3];
@@ -31,19 +34,33 @@ fn pool(scheduler_threads: usize, executors: usize) -> Arc<Pool> {
 
 /// A model of `l(b) = b + 4` ms.
 fn serve(pool: &Arc<Pool>, slo_ms: f64) -> Arc<Served> {
+    serve_told(pool, slo_ms, Told::Alike)
+}
+
+/// The same, whose requests are told apart.
+fn serve_told(pool: &Arc<Pool>, slo_ms: f64, told: Told) -> Arc<Served> {
     let spec =
         |name: &str| TensorSpec { name: name.to_owned(), datatype: DataType::Fp32, shape: vec![2] };
-    let signature = Signature {
+    let mut signature = Signature {
         max_batch: 16,
         inputs: vec![spec("x")],
         outputs: vec![spec("y")],
         length: None,
     };
+    if let Told::ByLength(_) = told {
+        signature.inputs[0].shape = vec![-1];
+        let (inputs, outputs) = (vec![Some(0)], vec![None]);
+        signature.length = Some(Length { inputs, outputs, longest: usize::MAX, padding: None });
+    }
     let slo = Span::from_ms(slo_ms);
     let profile = Profile::linear(Span::from_ms(1.0), Span::from_ms(4.0), slo).unwrap();
     let model = Emulated::new(signature.clone(), profile.clone());
-    let (spec, narrow) = (Arc::new(ModelSpec::uniform(slo, profile)), signature.clone());
-    let place = pool.add("echo", spec, Arc::new(move || model.session(&narrow)), None);
+    let (spec, narrow) = (Arc::new(ModelSpec::uniform(slo, profile.clone())), signature.clone());
+    let make: Arc<MakeSession> = Arc::new(move || model.session(&narrow));
+    let place = pool.add("echo", spec, make.clone(), None);
+    let Known { ledger, .. } = Known::of(profile, None);
+    let alone = Alone { make, watch: Watch::Wall, ledger };
+    let subject = Subject::new("echo", Kinds::new(told), None, alone, None);
     Arc::new(Served::new(
         "echo".to_owned(),
         "1".to_owned(),
@@ -54,6 +71,7 @@ fn serve(pool: &Arc<Pool>, slo_ms: f64) -> Arc<Served> {
         0,
         Arc::new(ModelMetrics::new(slo, 16)),
         place.unwrap(),
+        Arc::new(subject),
     ))
 }
 
@@ -70,7 +88,7 @@ fn numbered(number: u64) -> Call {
 fn rows_of(rows: usize, data: Vec<u8>) -> Call {
     let (datatype, shape) = (DataType::Fp32, vec![rows as i64, 2]);
     let inputs = vec![Tensor { datatype, shape, data: Bytes::from(data) }];
-    Call { inputs, rows, arrival: Instant::now(), timeout: None, patience: None }
+    Call { inputs, rows, arrival: Instant::now(), timeout: None, patience: None, application: None }
 }
 
 fn ask(served: &Arc<Served>, call: Call) -> JoinHandle<Result<Answer, InferError>> {
@@ -239,4 +257,34 @@ async fn a_deadline_shorter_than_one_execution_is_refused_at_once() {
         let patient = Call { patience: Some(Duration::from_millis(4)), ..call(1) };
         assert!(served.infer(patient).await.is_err(), "never later than the client waits");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_too_long_is_refused_with_what_can_be_served() {
+    let pool = pool(0, 1);
+    let lengths = |limit| {
+        let alone = [(1, 1.0), (10, 10.0), (20, 20.0)].map(|(at, ms)| (at, Span::from_ms(ms)));
+        Told::ByLength(Lengths::new(alone.to_vec(), limit).unwrap())
+    };
+    let long = |length: usize| {
+        let (datatype, shape) = (DataType::Fp32, vec![1, length as i64]);
+        let inputs = vec![Tensor { datatype, shape, data: Bytes::from(vec![0; 4 * length]) }];
+        Call { inputs, ..call(1) }
+    };
+    let served = serve_told(&pool, 500.0, lengths(None));
+    assert!(served.infer(long(20)).await.is_ok());
+    assert!(served.infer(long(100)).await.is_ok(), "longer than any, and in time");
+    let error = served.infer(long(1000)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a request of length 1000 to model 'echo' takes about 1000.0 ms by itself and has 500.0 ms: up to length 500 can be served"
+    );
+    assert_eq!(served.metrics().outcome(Outcome::Shed(Shed::Late)), 1);
+    let limited = serve_told(&pool, 500.0, lengths(Some(20)));
+    let error = limited.infer(long(21)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a request of length 21 is longer than model 'echo' takes: up to length 20 can be served"
+    );
+    assert_eq!(limited.metrics().pending(), 0);
 }

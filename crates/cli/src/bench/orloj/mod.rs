@@ -10,7 +10,7 @@ mod targets;
 
 pub(crate) use args::OrlojArgs;
 
-use super::document::Document;
+use super::document::{Document, Heading};
 use super::experiment::{self, Experiment};
 
 /// In the order of the document.
@@ -29,6 +29,10 @@ pub(super) const EXPERIMENTS: [Experiment<OrlojArgs>; 9] = [
     Experiment { name: "figure12", title: "Short requests far away", run: sweep::figure12 },
     Experiment { name: "cost", title: "What a decision costs", run: cost::run },
 ];
+
+/// A real encoder behind the server: `bench/variable/variable.py` writes it.
+const VARIABLE: Heading =
+    Heading { name: "variable", title: "A real encoder, requests that differ in length" };
 
 /// What an experiment needs.
 type Bench<'a> = experiment::Bench<'a, OrlojArgs>;
@@ -63,7 +67,7 @@ pub(super) fn run(args: &OrlojArgs) -> anyhow::Result<()> {
         name: "orloj",
         out: args.suite.out.clone(),
         introduction: INTRODUCTION,
-        headings: EXPERIMENTS.iter().map(Experiment::heading).collect(),
+        headings: EXPERIMENTS.iter().map(Experiment::heading).chain([VARIABLE]).collect(),
     };
     experiment::run(&chosen, args, &args.suite, &document)
 }

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tonic::metadata::AsciiMetadataValue;
 
 use crate::frontend::check::{self, Delivery, Input, Model, Output, Wanted};
 use crate::frontend::payload::Payload;
 use crate::frontend::shared_memory::{Regions, Slot};
 use crate::frontend::{Frontend, deadline};
 use crate::inference::{Call, InferError};
+use crate::kinds::{Application, PARAMETER};
 use crate::proto::infer_parameter::ParameterChoice;
 use crate::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use crate::proto::model_infer_response::InferOutputTensor;
@@ -19,30 +21,35 @@ use crate::served::Served;
 /// The parameters of a request, an input or an output.
 type Parameters = HashMap<String, InferParameter>;
 
-/// What is known of the time of a request before it is read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timing {
+/// What the metadata of a call say of its requests.
+#[derive(Clone, Debug)]
+pub(super) struct Meta {
     /// When it came.
     pub(super) arrival: Instant,
     /// How long the client waits for its call.
     pub(super) patience: Option<Duration>,
     /// The deadline that the call's metadata ask for.
     pub(super) timeout: Option<Duration>,
+    /// Who asks. Shared with the call's headers: not copied.
+    pub(super) application: Option<AsciiMetadataValue>,
 }
 
 /// Answers one inference request.
 pub(super) async fn infer(
     frontend: &Frontend,
     request: ModelInferRequest,
-    timing: Timing,
+    meta: Meta,
 ) -> Result<ModelInferResponse, InferError> {
     let model = frontend.service.model(&request.model_name, &request.model_version)?;
     let checked = Model::from(&*model);
-    let Request { id, inputs, rows, wanted, timeout } =
+    let Request { id, inputs, rows, wanted, timeout, application } =
         Request::parse(checked, &frontend.regions, request)?;
-    let Timing { arrival, patience, timeout: own } = timing;
+    let Meta { arrival, patience, timeout: own, application: of_call } = meta;
     let timeout = deadline::sooner(timeout, own);
-    let answer = model.infer(Call { inputs, rows, arrival, timeout, patience }).await?;
+    let of_call = of_call.map(|name| check::header_application(checked, name.as_bytes()));
+    let application = application.or(of_call.transpose()?);
+    let call = Call { inputs, rows, arrival, timeout, patience, application };
+    let answer = model.infer(call).await?;
     Ok(response(&model, id, check::outputs(checked, wanted, answer)?))
 }
 
@@ -54,6 +61,7 @@ struct Request {
     rows: usize,
     wanted: Vec<Wanted>,
     timeout: Option<Duration>,
+    application: Option<Application>,
 }
 
 impl Request {
@@ -82,7 +90,8 @@ impl Request {
         let (inputs, rows) = check::inputs(model, given)?;
         raw.end()?;
         let wanted = wanted(model, regions, &request.outputs)?;
-        Ok(Self { id: request.id, inputs, rows, wanted, timeout })
+        let application = named_application(model, &request.parameters)?;
+        Ok(Self { id: request.id, inputs, rows, wanted, timeout, application })
     }
 }
 
@@ -183,6 +192,18 @@ fn whole(parameters: &Parameters, key: &str) -> Result<Option<u64>, String> {
     value
         .map(Some)
         .ok_or_else(|| format!("has a parameter {key} that is not a whole number from 0"))
+}
+
+fn named_application(
+    model: Model<'_>,
+    parameters: &Parameters,
+) -> Result<Option<Application>, InferError> {
+    let Some(parameter) = parameters.get(PARAMETER) else { return Ok(None) };
+    let Some(ParameterChoice::StringParam(name)) = &parameter.parameter_choice else {
+        let reason = format!("the request has a parameter {PARAMETER} that is not a string");
+        return Err(InferError::Invalid(reason));
+    };
+    check::application(model, name).map(Some)
 }
 
 fn is_sequence(parameters: &Parameters) -> bool {

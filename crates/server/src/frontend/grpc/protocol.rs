@@ -7,7 +7,7 @@ use std::time::Instant;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::infer::{Timing, infer};
+use super::infer::{Meta, infer};
 use super::status::status;
 use super::stream::Responses;
 use crate::frontend::describe::{LoadParameter, load_parameter};
@@ -15,6 +15,7 @@ use crate::frontend::settings::{Log, LogValue, TraceValues};
 use crate::frontend::shared_memory::no_cuda;
 use crate::frontend::{Frontend, deadline};
 use crate::inference::InferError;
+use crate::kinds;
 use crate::proto::grpc_inference_service_server::GrpcInferenceService;
 use crate::proto::model_repository_parameter::ParameterChoice;
 use crate::proto::*;
@@ -38,13 +39,14 @@ impl fmt::Debug for Protocol {
 }
 
 /// What a call's metadata say of its time.
-fn timing(metadata: &MetadataMap) -> Result<Timing, Status> {
+fn meta(metadata: &MetadataMap) -> Result<Meta, Status> {
     let arrival = Instant::now();
     let patience =
         metadata.get("grpc-timeout").and_then(|value| deadline::from_grpc(value.as_bytes()));
     let own = metadata.get(deadline::HEADER).map(|value| deadline::from_header(value.as_bytes()));
     let timeout = own.transpose().map_err(Status::invalid_argument)?;
-    Ok(Timing { arrival, patience, timeout })
+    let application = metadata.get(kinds::HEADER).cloned();
+    Ok(Meta { arrival, patience, timeout, application })
 }
 
 #[tonic::async_trait]
@@ -98,8 +100,8 @@ impl GrpcInferenceService for Protocol {
         &self,
         request: Request<ModelInferRequest>,
     ) -> Result<Response<ModelInferResponse>, Status> {
-        let timing = timing(request.metadata())?;
-        let response = infer(&self.frontend, request.into_inner(), timing).await;
+        let meta = meta(request.metadata())?;
+        let response = infer(&self.frontend, request.into_inner(), meta).await;
         response.map(Response::new).map_err(status)
     }
 
@@ -107,9 +109,9 @@ impl GrpcInferenceService for Protocol {
         &self,
         request: Request<Streaming<ModelInferRequest>>,
     ) -> Result<Response<Responses>, Status> {
-        let timing = timing(request.metadata())?;
+        let meta = meta(request.metadata())?;
         let requests = request.into_inner();
-        Ok(Response::new(Responses::new(self.frontend.clone(), requests, timing)))
+        Ok(Response::new(Responses::new(self.frontend.clone(), requests, meta)))
     }
 
     async fn model_config(

@@ -11,7 +11,7 @@ pub(super) fn status(error: InferError) -> Status {
     let code = match &error {
         InferError::Cancelled => Code::Cancelled,
         InferError::Internal(_) => Code::Internal,
-        InferError::Invalid(_) => Code::InvalidArgument,
+        InferError::Invalid(_) | InferError::TooLong(_) => Code::InvalidArgument,
         InferError::Missed => Code::DeadlineExceeded,
         InferError::Shed { .. } => Code::ResourceExhausted,
         InferError::Unavailable(_) => Code::Unavailable,

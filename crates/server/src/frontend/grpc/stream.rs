@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio_stream::Stream;
 use tonic::{Status, Streaming};
 
-use super::infer::{Timing, infer};
+use super::infer::{Meta, infer};
 use crate::frontend::Frontend;
 use crate::proto::infer_parameter::ParameterChoice;
 use crate::proto::{
@@ -22,7 +22,7 @@ pub(crate) struct Responses {
     requests: Option<Streaming<ModelInferRequest>>,
     in_flight: JoinSet<ModelStreamInferResponse>,
     /// Of the stream as a whole.
-    timing: Timing,
+    meta: Meta,
 }
 
 impl Responses {
@@ -32,9 +32,9 @@ impl Responses {
     pub(super) fn new(
         frontend: Arc<Frontend>,
         requests: Streaming<ModelInferRequest>,
-        timing: Timing,
+        meta: Meta,
     ) -> Self {
-        Self { frontend, requests: Some(requests), in_flight: JoinSet::new(), timing }
+        Self { frontend, requests: Some(requests), in_flight: JoinSet::new(), meta }
     }
 
     /// Starts what has come. An error ends the stream.
@@ -46,7 +46,7 @@ impl Responses {
                 Poll::Ready(None) => self.requests = None,
                 Poll::Ready(Some(request)) => {
                     let frontend = self.frontend.clone();
-                    self.in_flight.spawn(answer(frontend, request?, self.timing));
+                    self.in_flight.spawn(answer(frontend, request?, self.meta.clone()));
                 }
             }
         }
@@ -77,15 +77,15 @@ impl Stream for Responses {
 async fn answer(
     frontend: Arc<Frontend>,
     request: ModelInferRequest,
-    stream: Timing,
+    stream: Meta,
 ) -> ModelStreamInferResponse {
     // The client's patience began with the stream; a deadline counts for each request.
     let arrival = Instant::now();
     let since = arrival.duration_since(stream.arrival);
     let patience = stream.patience.map(|patience| patience.saturating_sub(since));
-    let timing = Timing { arrival, patience, ..stream };
+    let meta = Meta { arrival, patience, ..stream };
     let (id, name) = (request.id.clone(), request.model_name.clone());
-    match infer(&frontend, request, timing).await {
+    match infer(&frontend, request, meta).await {
         Ok(mut response) => {
             let last = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
             response.parameters.insert("triton_final_response".to_owned(), last);

@@ -13,6 +13,7 @@ use super::request::Request;
 use crate::frontend::check::{self, Delivery, Model, Output};
 use crate::frontend::{Frontend, deadline, json};
 use crate::inference::{Call, InferError};
+use crate::kinds::{self, Application};
 use crate::served::Served;
 
 /// The header, both ways, that says how much of a body is JSON where binary tensors follow.
@@ -40,8 +41,10 @@ pub(crate) async fn infer(
     // Inputs keep the parts of the body that they need.
     drop(body);
     let timeout = deadline::sooner(request.timeout, header_timeout(headers)?);
-    let Request { id, inputs, rows, wanted, .. } = request;
-    let answer = model.infer(Call { inputs, rows, arrival, timeout, patience: None }).await?;
+    let Request { id, inputs, rows, wanted, application, .. } = request;
+    let application = application.or(header_application(checked, headers)?);
+    let call = Call { inputs, rows, arrival, timeout, patience: None, application };
+    let answer = model.infer(call).await?;
     let outputs = check::outputs(checked, wanted, answer)?;
     respond(&model, &id, outputs, Encoding::of_response(headers)).await
 }
@@ -67,6 +70,14 @@ fn header_timeout(headers: &HeaderMap) -> Result<Option<Duration>, InferError> {
         .map(|value| deadline::from_header(value.as_bytes()))
         .transpose()
         .map_err(InferError::Invalid)
+}
+
+fn header_application(
+    model: Model<'_>,
+    headers: &HeaderMap,
+) -> Result<Option<Application>, InferError> {
+    let value = headers.get(kinds::HEADER);
+    value.map(|value| check::header_application(model, value.as_bytes())).transpose()
 }
 
 async fn respond(

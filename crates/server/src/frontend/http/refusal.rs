@@ -67,7 +67,7 @@ fn status(error: &InferError) -> StatusCode {
     match error {
         InferError::Cancelled => StatusCode::from_u16(499).expect("499 is a status"),
         InferError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        InferError::Invalid(_) => StatusCode::BAD_REQUEST,
+        InferError::Invalid(_) | InferError::TooLong(_) => StatusCode::BAD_REQUEST,
         InferError::Missed => StatusCode::GATEWAY_TIMEOUT,
         InferError::Shed { .. } | InferError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         InferError::Unknown(_) => StatusCode::NOT_FOUND,

@@ -13,6 +13,7 @@ use crate::frontend::payload::Payload;
 use crate::frontend::shared_memory::Regions;
 use crate::frontend::{deadline, json};
 use crate::inference::InferError;
+use crate::kinds::Application;
 
 /// A request that fits its model.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Request {
     pub(crate) wanted: Vec<Wanted>,
     /// How long the client will wait.
     pub(crate) timeout: Option<Duration>,
+    /// Who asks, where its parameters say so.
+    pub(crate) application: Option<Application>,
 }
 
 impl Request {
@@ -88,7 +91,9 @@ impl Request {
         }
         let wanted = wanted(model, regions, &head)?;
         let timeout = head.parameters.timeout.and_then(deadline::from_parameter);
-        Ok(Self { id: head.id.into_owned(), inputs, rows, wanted, timeout })
+        let application = head.parameters.application.as_deref();
+        let application = application.map(|name| check::application(model, name)).transpose()?;
+        Ok(Self { id: head.id.into_owned(), inputs, rows, wanted, timeout, application })
     }
 }
 
@@ -116,6 +121,8 @@ struct RequestParameters<'a> {
     sequence_end: bool,
     /// Microseconds.
     timeout: Option<u64>,
+    #[serde(borrow)]
+    application: Option<Cow<'a, str>>,
 }
 
 impl RequestParameters<'_> {
@@ -390,6 +397,25 @@ mod tests {
         assert!(message(&fixture, &shared).contains("region 'r' is not registered"));
         let unsized_region = shared.replace(r#","shared_memory_byte_size":8"#, "");
         assert!(message(&fixture, &unsized_region).contains("without shared_memory_byte_size"));
+    }
+
+    #[test]
+    fn an_application_is_a_name() {
+        let fixture = Fixture::unbatched();
+        let with = |parameters: &str| {
+            format!(
+                r#"{{"inputs":[{{"name":"IN","shape":[2],"datatype":"FP32","data":[1,2]}}],"parameters":{{{parameters}}}}}"#
+            )
+        };
+        let named = |parameters| {
+            parse(&fixture, with(parameters).as_bytes(), None).map(|request| request.application)
+        };
+        assert_eq!(named("").unwrap(), None);
+        let chat = named(r#""application":"chat""#).unwrap();
+        assert!(chat.is_some() && chat == named(r#""application":"ch\u0061t""#).unwrap());
+        assert_ne!(named(r#""application":"search""#).unwrap(), chat);
+        assert!(named(r#""application":"""#).unwrap_err().to_string().contains("1 to 64 bytes"));
+        assert!(named(r#""application":7"#).unwrap_err().to_string().contains("application"));
     }
 
     proptest! {

@@ -63,7 +63,8 @@ impl Threads {
             Message::Add { model, .. }
             | Message::Arrive { model, .. }
             | Message::Cancel { model, .. }
-            | Message::Remove { model } => self.of(model).send(message),
+            | Message::Remove { model }
+            | Message::Respread { model, .. } => self.of(model).send(message),
             Message::Ran(ran) => {
                 // The rank thread first: it may have somebody waiting for the executor.
                 self.rank.send(Report::Done { executor: ran.executor, overrun: ran.overrun });

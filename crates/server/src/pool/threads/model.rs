@@ -128,15 +128,20 @@ impl ModelThread {
                     self.shard.cancel(now, model, (deadline, request), actions, end);
                 }
             }
-            Message::Add { model, spec, sessions, corrector, reply, .. } => {
+            Message::Add { model, spec, sessions, correction, reply, .. } => {
                 self.shard.add(now, model, &spec, end);
-                self.tray.install(model, spec, sessions, corrector);
+                self.tray.install(model, spec, sessions, correction);
                 // Whoever asked for it waits.
                 let _ = reply.send(());
             }
             Message::Remove { model } => {
                 self.shard.remove(model, actions, end);
                 self.tray.uninstall(model);
+            }
+            Message::Respread { model, spread } => {
+                if let Some(spec) = self.tray.respread(model, spread) {
+                    self.shard.set_profile(now, model, &spec, end);
+                }
             }
             Message::Join { .. } | Message::Leave { .. } => {
                 unreachable!("a pool on threads keeps the executors that it began with")
