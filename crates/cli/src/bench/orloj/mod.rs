@@ -34,10 +34,6 @@ pub(super) const EXPERIMENTS: [Experiment<OrlojArgs>; 9] = [
 const VARIABLE: Heading =
     Heading { name: "variable", title: "A real encoder, requests that differ in length" };
 
-/// The section that `bench/variable/variable.py` writes: a real model in real time.
-const REAL: Heading =
-    Heading { name: "variable", title: "A real encoder, requests that differ in length" };
-
 /// What an experiment needs.
 type Bench<'a> = experiment::Bench<'a, OrlojArgs>;
 
