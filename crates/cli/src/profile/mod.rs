@@ -129,7 +129,10 @@ impl Bench {
                         (measured, Some(written))
                     }
                 };
-                Ok(Report::new(&subject.name, engine, self.threads, slo, &measured, kept_in))
+                let mut report =
+                    Report::new(&subject.name, engine, self.threads, slo, &measured, kept_in);
+                report.differs_in_length = signature.length.is_some();
+                Ok(report)
             }
         }
     }

@@ -29,6 +29,8 @@ pub(super) struct Report {
     pub(super) batches: Vec<Row>,
     /// What batches are planned with.
     pub(super) planned_ms: Vec<f64>,
+    /// Whether its requests may differ in length: then these latencies are those of one length.
+    pub(super) differs_in_length: bool,
     #[serde(skip)]
     not_written: Option<String>,
 }
@@ -80,6 +82,7 @@ impl Report {
                 .map(|(batch, latency)| Row::new(batch, latency))
                 .collect(),
             planned_ms: planned(&measured.profile()),
+            differs_in_length: false,
             not_written,
         }
     }
@@ -102,6 +105,7 @@ impl Report {
             written: None,
             batches: (1..=sizes).map(row).collect(),
             planned_ms: planned(profile)[..sizes].to_vec(),
+            differs_in_length: false,
             not_written: None,
         }
     }
@@ -135,6 +139,17 @@ impl Report {
             table.row(cells.into_iter());
         }
         table.render()
+    }
+
+    /// What is not seen here.
+    fn lengths(&self) -> &'static str {
+        match self.differs_in_length {
+            true => {
+                "  its requests may differ in length: these are of the shortest, or as --shape says; fermata serve measures \
+                 by length, when it loads the model\n"
+            }
+            false => "",
+        }
     }
 
     fn ending(&self) -> String {
@@ -199,6 +214,7 @@ pub(super) fn text(reports: &[Report]) -> String {
         text.push_str(&report.head());
         text.push_str(&report.table());
         text.push_str(&report.ending());
+        text.push_str(report.lengths());
         match (&report.written, &report.not_written) {
             (Some(file), _) => {
                 let _ = writeln!(text, "  kept in {}", file.display());
