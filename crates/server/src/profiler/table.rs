@@ -2,8 +2,9 @@
 
 use fermata_core::{Profile, Span};
 
-/// The share of the SLO that a request alone is planned to take at most, if it can be that fast.
-const ALONE_SHARE: f64 = 0.9;
+/// The share of the SLO that a request alone is planned to take at most, if it can be that fast: the margin, and the time until
+/// a request is decided about, need some of it.
+const ALONE_SHARE: f64 = 0.75;
 
 /// Latencies of batches of 1, 2, 3, ...
 #[derive(Clone, Debug, PartialEq)]
@@ -147,7 +148,7 @@ mod tests {
         let profile = busy.profile();
         assert_eq!(
             (profile.latency(1), profile.latency(2)),
-            (Span::from_ms(18.0), Span::from_ms(36.0))
+            (Span::from_ms(15.0), Span::from_ms(30.0))
         );
         busy.limit = Span::from_ms(3.0);
         assert_eq!(busy.profile().shortest(), Span::from_ms(4.0));
