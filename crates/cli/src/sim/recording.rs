@@ -6,10 +6,10 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Span, Time};
 use fermata_dispatch::{Event, ModelSpec, Network};
 use fermata_server::recording::{Entry, Header, ReadError, Reader};
-use fermata_sim::{Arrivals, End, Load, Scenario};
+use fermata_sim::{Arrivals, End, Load, Scenario, Sizes};
 
 use super::file::{GPUS_MAX, SimFile};
 use crate::input::InputError;
@@ -40,6 +40,18 @@ struct Model {
     arrivals: Vec<Time>,
     /// How long each of them had.
     slos: Vec<Span>,
+    /// What each of them ran like.
+    kinds: Vec<KindId>,
+}
+
+impl Model {
+    /// How long its requests run, where that depends on the input. What each took was not recorded: as long as its kind does on average.
+    fn sizes(&self) -> Option<Arc<Sizes>> {
+        let spread = self.spec.profile(ClassId(0))?.spread()?;
+        let alone = |&kind: &KindId| (Span(spread.mean(kind) as u64), kind);
+        let (requests, growth) = (self.kinds.iter().map(alone).collect(), *spread.growth());
+        Some(Arc::new(Sizes { requests, growth }))
+    }
 }
 
 /// Reads a recording as a scenario.
@@ -71,7 +83,8 @@ fn scenario_of(pools: &[Pool], changes: Changes<'_>) -> Result<SimFile, String> 
         let times = model.arrivals.iter().map(|&time| Time::START + (time - first));
         // Each request keeps the deadline it had, unless another objective is asked for.
         let slos = changes.slo.is_none().then(|| model.slos.clone().into());
-        Load::new(Arc::new(spec), Arrivals::Recorded(times.collect(), slos))
+        let arrivals = Arrivals::Recorded(times.collect(), slos);
+        Load { sizes: model.sizes(), ..Load::new(Arc::new(spec), arrivals) }
     };
     let requests = models.iter().map(|model| model.arrivals.len() as u64).sum();
     let scenario = Scenario {
@@ -111,13 +124,15 @@ impl Pool {
                     spec: spec.clone(),
                     arrivals: Vec::new(),
                     slos: Vec::new(),
+                    kinds: Vec::new(),
                 });
                 (known.name, known.spec) = (name, spec);
             }
-            Event::Arrive { model, deadline, .. } => {
+            Event::Arrive { model, deadline, kind, .. } => {
                 if let Some(model) = self.models.get_mut(&model) {
                     model.arrivals.push(time);
                     model.slos.push(deadline - time);
+                    model.kinds.push(kind);
                 }
             }
             Event::Join { executor, .. } => _ = self.executors.insert(executor),
