@@ -1,8 +1,7 @@
 //! How few GPUs could be enough at the best.
 
-use super::alike::Alike;
 use super::best_fit::best_fit;
-use super::columns::Effort;
+use super::columns::{Effort, Items};
 use super::simplex::{Covering, Entries};
 use super::{Packer, Set};
 use crate::round::Turn;
@@ -41,9 +40,9 @@ pub fn fluid_bound(packer: &Packer<'_>) -> usize {
 /// rates, between as many `knots`. The best of such prices bound the program, and so the packings, from below; the more
 /// knots, the less is lost.
 pub fn configuration_bound(packer: &Packer<'_>, knots: Option<usize>) -> Option<f64> {
-    let alike = Alike::new(packer);
+    let items = Items::single(packer.sessions.len());
     let worth = if knots.is_some() { ROUGH } else { FINE };
-    let mut effort = Effort { steps: usize::MAX, enough: ENOUGH, worth, first: 0 };
+    let mut effort = Effort { steps: STEPS_MAX, enough: ENOUGH, worth, first: 0 };
     let mut sets: Vec<Set> = best_fit(packer);
     let mut bound = None;
     // Few knots and a part of the sessions find most of the sets that all of them need, and find them sooner.
@@ -52,7 +51,7 @@ pub fn configuration_bound(packer: &Packer<'_>, knots: Option<usize>) -> Option<
         Some(knots) => vec![(Some(knots / 2), 16), (Some(knots), 4), (Some(knots), 1)],
     };
     for (knots, every) in stages {
-        let knots = Knots::new(packer, &alike, knots);
+        let knots = Knots::new(packer, knots);
         // More than any session costs, so that the first columns are left in the end.
         let mut covering = Covering::new(&knots.needs, 2.0);
         for set in &sets {
@@ -68,7 +67,7 @@ pub fn configuration_bound(packer: &Packer<'_>, knots: Option<usize>) -> Option<
             let weights = knots.weights.iter().enumerate();
             let prices: Vec<f64> =
                 weights.map(|(at, parts)| if asked(at) { price(parts) } else { 0.0 }).collect();
-            let found = alike.price(packer, &prices, &mut effort);
+            let found = items.price(packer, &prices, &mut effort);
             if found.sets.is_empty() {
                 // Prices by which no set is worth more than `most` bound the sets from below (Farley).
                 break found.most.map(|most| prices.iter().sum::<f64>() / most);
@@ -82,6 +81,8 @@ pub fn configuration_bound(packer: &Packer<'_>, knots: Option<usize>) -> Option<
     bound
 }
 
+/// How many additions to sets are tried before it is given up: some minutes.
+const STEPS_MAX: usize = 2_000_000_000;
 /// One pricing ends with so many sets.
 const ENOUGH: usize = 500;
 /// Sets that are worth less than this more than a GPU are passed over, and the bound is as much lower. Thousands of
@@ -98,15 +99,27 @@ struct Knots {
 }
 
 impl Knots {
-    fn new(packer: &Packer<'_>, alike: &Alike, knots: Option<usize>) -> Self {
+    fn new(packer: &Packer<'_>, knots: Option<usize>) -> Self {
         let sessions = packer.sessions.len();
         let Some(knots) = knots.map(|knots| knots.max(2)) else {
             let weights = (0..sessions).map(|at| vec![(at, 1.0)]).collect();
             return Self { weights, needs: vec![1.0; sessions] };
         };
+        // Sessions of one model and objective, by rate.
+        let mut order: Vec<usize> = (0..sessions).collect();
+        let kind = |at: usize| {
+            let turn = &packer.sessions[at].turn;
+            (
+                turn.slo,
+                turn.profile.max_batch(),
+                turn.profile.shortest(),
+                turn.profile.latency(turn.profile.max_batch()),
+            )
+        };
         let rate = |at: usize| packer.sessions[at].turn.rate;
+        order.sort_by(|&a, &b| kind(a).cmp(&kind(b)).then(rate(a).total_cmp(&rate(b))));
         let (mut weights, mut needs) = (vec![Vec::new(); sessions], Vec::new());
-        for alike in &alike.models {
+        for alike in order.chunk_by(|&a, &b| kind(a) == kind(b)) {
             let first = needs.len();
             let mut rates: Vec<f64> = (0..knots)
                 .map(|knot| rate(alike[knot * (alike.len() - 1) / (knots - 1)]))

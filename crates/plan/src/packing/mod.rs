@@ -4,7 +4,6 @@
 //! packed. The planners differ only in how they look for sets that fit, and all of them use the same test of a set:
 //! the shortest round (`crate::round`), and the memory.
 
-mod alike;
 mod best_fit;
 mod bound;
 mod columns;
