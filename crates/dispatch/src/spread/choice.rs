@@ -185,7 +185,7 @@ impl<'a> Weighing<'a> {
         let grid = self.outlook.spread().grid();
         let longest = range.batches.last().map_or(0.0, |batch| batch.mean);
         let mut least = 1.0f32;
-        for &place in &self.outlook.order()[usize::from(range.low)..=usize::from(range.high)] {
+        for &place in self.places(range) {
             let place = usize::from(place);
             let Some(first) = self.queues.kind(place).first() else { continue };
             let later = self.later.alone_within(self.left(first) - longest);
@@ -197,10 +197,8 @@ impl<'a> Weighing<'a> {
     /// What a batch is worth, about: of each kind some requests stand for those that would be in it.
     #[inline]
     fn sample(&mut self, range: &Range, batch: &Batch, size: usize, least: f32) -> Option<f32> {
-        let Moment { start, resp, .. } = self.moment;
-        let from = start + batch.needed[COARSE] + resp;
-        let places = &self.outlook.order()[usize::from(range.low)..=usize::from(range.high)];
-        self.merge.begin(self.queues, places, from);
+        let from = self.due_after(batch.needed[COARSE]);
+        self.merge.begin(self.queues, self.places(range), from);
         let many: usize = self.merge.0.iter().map(|(waiting, _)| waiting.len()).sum();
         if many < size {
             return None;
@@ -226,9 +224,8 @@ impl<'a> Weighing<'a> {
     /// What a batch is worth: of those who are due late enough to have a fair chance, the most urgent.
     #[inline]
     fn weigh(&mut self, range: &Range, batch: &Batch, size: usize, least: f32) -> Option<f32> {
-        let from = self.moment.start + batch.needed[COARSE] + self.moment.resp;
-        let places = &self.outlook.order()[usize::from(range.low)..=usize::from(range.high)];
-        self.merge.begin(self.queues, places, from);
+        let from = self.due_after(batch.needed[COARSE]);
+        self.merge.begin(self.queues, self.places(range), from);
         let pace = self.outlook.pace(size);
         let mut gain = 0.0;
         for _ in 0..size {
@@ -237,6 +234,18 @@ impl<'a> Weighing<'a> {
         }
         let worth = gain / batch.mean;
         (worth > least).then_some(worth)
+    }
+
+    /// The places of a range.
+    #[inline]
+    fn places(&self, range: &Range) -> &'a [u16] {
+        &self.outlook.order()[usize::from(range.low)..=usize::from(range.high)]
+    }
+
+    /// The deadline of a request that is just in time in a batch that takes so long.
+    #[inline]
+    fn due_after(&self, needed: Span) -> Time {
+        self.moment.start + needed + self.moment.resp
     }
 
     /// How many nanoseconds a batch may take that a request is in.
@@ -263,13 +272,10 @@ impl<'a> Weighing<'a> {
         let usual =
             |size: usize| range.batches.iter().find(|batch| usize::from(batch.size) >= size);
         let (smallest, largest) = (usual(below.max(1))?, usual(above)?);
-        let Moment { start, resp, .. } = self.moment;
-        let moment = |needed: Span| start + needed + resp;
         // Those in question, the most urgent first: every batch is some of them that are next to each other. They end with a batch of
         // which everybody has the best chance.
-        let places = &self.outlook.order()[usize::from(range.low)..=usize::from(range.high)];
-        self.merge.begin(self.queues, places, moment(smallest.needed[0]));
-        let (safe, mut left) = (moment(largest.needed[CHANCES.len() - 1]), above);
+        self.merge.begin(self.queues, self.places(range), self.due_after(smallest.needed[0]));
+        let (safe, mut left) = (self.due_after(largest.needed[CHANCES.len() - 1]), above);
         let mut members: Vec<(usize, f32, &Request)> = Vec::with_capacity(2 * above);
         while left > 0
             && members.len() < CLOSE * above
@@ -287,7 +293,7 @@ impl<'a> Weighing<'a> {
             let (batch, pace) = (self.outlook.batch(size, longest), self.outlook.pace(size));
             let mut tried = usize::MAX;
             for needed in batch.needed {
-                let from = moment(needed);
+                let from = self.due_after(needed);
                 let first = members.partition_point(|(_, _, request)| request.deadline < from);
                 let Some(those) = members.get(first..first + size) else { break };
                 let least = best.map_or(0.0, |best| best.worth);

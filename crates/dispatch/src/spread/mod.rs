@@ -63,8 +63,12 @@ impl Mixed {
             (!spread.is_point()).then(|| Outlook::new(spread))
         };
         let outlooks: Option<Box<[Outlook]>> = lanes.iter().map(outlook).collect();
-        let outlooks = outlooks.filter(|outlooks| !outlooks.is_empty())?;
-        let kinds = outlooks.iter().map(|outlook| outlook.spread().kinds()).min()?;
+        let outlooks = outlooks?;
+        // A kind is the same on every class, or it cannot be queued by kind.
+        let kinds = outlooks.first()?.spread().kinds();
+        if outlooks.iter().any(|outlook| outlook.spread().kinds() != kinds) {
+            return None;
+        }
         let least = |place| outlooks.iter().map(|outlook| outlook.shortest(place)).min();
         let shortest = (0..=kinds).map(|place| least(place).unwrap_or(Span::MAX));
         let shortest = shortest.map(|shortest| shortest + network.lead(1)).collect();

@@ -32,6 +32,25 @@ fn chosen(mixed: &mut Mixed) -> Vec<u64> {
 }
 
 #[test]
+fn classes_that_disagree_about_the_kinds_are_planned_by_their_means() {
+    let profile = |kinds: usize| {
+        let runs = vec![Span::from_ms(5.0), Span::from_ms(9.0)];
+        let spread = Spread::new(&vec![(1.0, runs); kinds], Growth::FREE, 4).unwrap();
+        Some(Arc::new(Profile::spread_out(Arc::new(spread))))
+    };
+    for (other, is_mixed) in [(2, true), (3, false)] {
+        let spec =
+            ModelSpec { slo: Span::from_ms(50.0), profiles: vec![profile(2), profile(other)] };
+        let lane = |class: u16| {
+            let class = ClassId(class);
+            Lane::new(class, spec.profile(class).unwrap(), Network::default())
+        };
+        let lanes = [lane(0), lane(1)];
+        assert_eq!(Mixed::new(&spec, &lanes, Network::default()).is_some(), is_mixed);
+    }
+}
+
+#[test]
 fn a_lone_request_goes_whatever_its_kind() {
     for kind in 0..4 {
         let mut mixed = mixed();
