@@ -212,10 +212,9 @@ impl ModelMachine {
             self.queue.pop();
             lost += 1;
         }
-        if self.is_mixed {
-            let gone = self.take_hopeless_mixed(now);
-            lost += gone.len();
-            gone.into_iter().for_each(dropped);
+        while let Some(request) = self.mixed.as_mut().and_then(|mixed| mixed.pop_hopeless(now)) {
+            dropped(request);
+            lost += 1;
         }
         if lost > 0 {
             self.note(0, lost, signal);
@@ -237,8 +236,10 @@ impl ModelMachine {
     pub fn next_timer(&self) -> Time {
         let mut timer = match self.queue.head() {
             Some(head) => self.due(head) - self.shortest,
-            None if self.is_mixed && !self.is_empty() => self.hopeful_until_mixed(),
-            None => return self.pace.quiet_at().next(),
+            None => match self.mixed().filter(|mixed| !mixed.is_empty()) {
+                Some(mixed) => mixed.hopeful_until(),
+                None => return self.pace.quiet_at().next(),
+            },
         };
         for lane in &self.lanes {
             if let Some(candidate) = lane.candidate() {
@@ -320,28 +321,6 @@ impl ModelMachine {
     }
 
     #[cold]
-    fn is_hopeless_mixed(&self, now: Time, request: &Request) -> bool {
-        self.mixed.as_ref().is_some_and(|mixed| mixed.is_hopeless(now, request))
-    }
-
-    #[cold]
-    fn is_somebody_waiting_mixed(&self) -> bool {
-        self.mixed.as_ref().is_some_and(|mixed| !mixed.is_empty())
-    }
-
-    #[cold]
-    fn hopeful_until_mixed(&self) -> Time {
-        self.mixed.as_ref().map_or(Time::NEVER, |mixed| mixed.hopeful_until())
-    }
-
-    #[cold]
-    fn take_hopeless_mixed(&mut self, now: Time) -> Vec<Request> {
-        let mixed = self.mixed.as_mut();
-        mixed
-            .map_or_else(Vec::new, |mixed| std::iter::from_fn(|| mixed.pop_hopeless(now)).collect())
-    }
-
-    #[cold]
     fn form_mixed(&mut self, now: Time, signal: &Signal) {
         let Some(mixed) = &self.mixed else { return };
         for (at, lane) in self.lanes.iter_mut().enumerate() {
@@ -375,6 +354,12 @@ impl ModelMachine {
         Some(Start { start, latency: chosen.mean })
     }
 
+    /// Those who wait, where run times depend on the input.
+    #[inline]
+    fn mixed(&self) -> Option<&Mixed> {
+        if self.is_mixed { self.mixed.as_deref() } else { None }
+    }
+
     #[inline]
     fn enqueue(&mut self, request: Request) {
         match &mut self.mixed {
@@ -385,7 +370,7 @@ impl ModelMachine {
 
     #[inline]
     fn is_empty(&self) -> bool {
-        self.queue.is_empty() && !(self.is_mixed && self.is_somebody_waiting_mixed())
+        self.queue.is_empty() && self.mixed().is_none_or(|mixed| mixed.is_empty())
     }
 
     fn take_all(&mut self) -> Vec<Request> {
@@ -419,8 +404,8 @@ impl ModelMachine {
 
     #[inline]
     fn is_hopeless(&self, now: Time, request: &Request) -> bool {
-        if self.is_mixed {
-            return self.is_hopeless_mixed(now, request);
+        if let Some(mixed) = self.mixed() {
+            return mixed.is_hopeless(now, request);
         }
         // A model that runs nowhere has no moment to wait for, whatever the deadline.
         self.shortest == Span::MAX || now + self.shortest > self.due(request)

@@ -21,7 +21,8 @@ use crate::lane::Lane;
 /// The mean of a model's batch sizes remembers about so many batches.
 const USUAL_MEMORY: f32 = 20.0;
 
-/// Those who wait for a model whose run time depends on the input.
+/// Those who wait for a model whose run time depends on the input. What every model machine asks of it is marked as cold: other models are
+/// asked a hundred times as often, and pay for every instruction in their way.
 #[derive(Clone, Debug)]
 pub(crate) struct Mixed {
     queues: Queues,
@@ -75,7 +76,7 @@ impl Mixed {
         Some(Box::new(Self { queues: Queues::new(kinds), outlooks, shortest, network, usual: 1.0 }))
     }
 
-    #[inline]
+    #[cold]
     pub(crate) fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
@@ -95,13 +96,14 @@ impl Mixed {
     }
 
     /// Whether a request cannot be in time any more, but once in a thousand times.
-    #[inline]
+    #[cold]
     pub(crate) fn is_hopeless(&self, now: Time, request: &Request) -> bool {
         let shortest = self.shortest[self.queues.place(request.kind)];
         now + shortest + self.network.resp > request.deadline
     }
 
     /// Takes somebody out who is hopeless.
+    #[cold]
     pub(crate) fn pop_hopeless(&mut self, now: Time) -> Option<Request> {
         let resp = self.network.resp;
         (0..self.shortest.len()).find_map(|place| {
@@ -111,6 +113,7 @@ impl Mixed {
     }
 
     /// The last moment at which nobody has become hopeless.
+    #[cold]
     pub(crate) fn hopeful_until(&self) -> Time {
         let until = |place: usize| {
             let head = self.queues.kind(place).first()?;
