@@ -3,6 +3,8 @@
 //! It sees its own requests only. Free executors, other models and the choice between them belong to the
 //! rank machine; the two exchange plain values.
 
+mod mixed;
+
 use fermata_core::{ClassId, Request, RequestId, Span, Table, Time};
 
 use crate::company::Company;
@@ -13,7 +15,7 @@ use crate::price::{Report, Signal};
 use crate::queue::Queue;
 use crate::rank::Candidate;
 use crate::rules::{Gather, Rules, Window};
-use crate::spread::{Mixed, Prospect};
+use crate::spread::Mixed;
 use crate::tuning::Tuning;
 
 /// Below this load of the pool, a model's batch in the full pool is no longer extrapolated.
@@ -301,57 +303,6 @@ impl ModelMachine {
         self.note(size, lost, signal);
         self.form(now, signal);
         Some(Start { start, latency })
-    }
-
-    /// Queues a request of a model whose run time depends on the input. Who goes is chosen when an executor is granted.
-    #[cold]
-    fn arrive_mixed(&mut self, now: Time, request: Request, signal: &Signal) -> Arrival {
-        let Some(mixed) = &mut self.mixed else { return Arrival::Unchanged };
-        mixed.push(request);
-        let is_less_urgent = |(at, lane): (usize, &Lane)| {
-            let waits = |one: &&Candidate| one.ready <= now && now <= one.latest;
-            let candidate = lane.candidate().filter(waits);
-            candidate.is_some_and(|one| one.latest <= mixed.latest(at, &request))
-        };
-        if self.lanes.iter().enumerate().all(is_less_urgent) {
-            return Arrival::Unchanged;
-        }
-        self.form(now, signal);
-        Arrival::Changed
-    }
-
-    #[cold]
-    fn form_mixed(&mut self, now: Time, signal: &Signal) {
-        let Some(mixed) = &self.mixed else { return };
-        for (at, lane) in self.lanes.iter_mut().enumerate() {
-            match mixed.prospect(at, now, u64::from(signal.executors)) {
-                Some(Prospect { size, latest, frontrun }) => {
-                    let ready = self.tuning.ready(frontrun, latest, &self.pace, signal);
-                    let ready = ready.min(latest).max(now);
-                    let (size, urgency) = (size as u32, self.tuning.urgency(latest));
-                    lane.propose(Candidate { size, ready, latest, urgency });
-                }
-                None => lane.clear(),
-            }
-        }
-    }
-
-    #[cold]
-    fn granted_mixed(
-        &mut self,
-        now: Time,
-        class: ClassId,
-        free_at: Time,
-        signal: &Signal,
-        batch: &mut Vec<Request>,
-    ) -> Option<Start> {
-        let lane = self.lanes.iter().position(|lane| lane.class == class)?;
-        let chosen = self.mixed.as_mut()?.choose(lane, now, free_at, batch)?;
-        let start = (now + self.network.lead(chosen.size)).max(free_at);
-        self.there_until = self.there_until.max(start + Span(chosen.mean.0 / 2));
-        self.note(chosen.size, 0, signal);
-        self.form(now, signal);
-        Some(Start { start, latency: chosen.mean })
     }
 
     /// Those who wait, where run times depend on the input.
