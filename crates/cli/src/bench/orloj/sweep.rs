@@ -108,12 +108,12 @@ pub(super) fn figure11(bench: &Bench<'_>) -> anyhow::Result<Section> {
     }
     section.say(table.markdown());
     let series = OBJECTIVES.iter().zip(found.chunks(rates.len())).map(|(times_p99, row)| {
-        let points = rates.iter().map(|rate| rate.log10()).zip(row.iter().copied()).collect();
+        let points = rates.into_iter().zip(row.iter().copied()).collect();
         Series::measured(format!("x {times_p99}"), points)
     });
     let panel = Lines {
         title: "Orloj".to_owned(),
-        x: Axis::between("log10 of b (per ms)", -6.0, -1.0),
+        x: Axis::log("b (per ms)"),
         y: Axis::between("finish rate", 0.0, 1.0),
         series: series.collect(),
         marks: Vec::new(),
@@ -164,13 +164,13 @@ pub(super) fn figure12(bench: &Bench<'_>) -> anyhow::Result<Section> {
             let found = lab.measure(&cells);
             let name = format!("{policy}, x {times_p99}");
             table.add([name].into_iter().chain(found.iter().map(|rate| format!("{rate:.3}"))));
-            let points = scales.iter().map(|scale| (170.0 * scale).log10()).rev();
+            let points = scales.iter().map(|scale| 170.0 * scale).rev();
             let points = points.zip(found.iter().rev().copied()).collect();
             series.push(Series::measured(format!("x {times_p99}"), points));
         }
         panels.push(Box::new(Lines {
             title: policy.to_owned(),
-            x: Axis::between("log10 of the 99th percentile (ms)", 0.2, 2.3),
+            x: Axis::log("99th percentile (ms)"),
             y: Axis::between("finish rate", 0.0, 1.0),
             series,
             marks: Vec::new(),
