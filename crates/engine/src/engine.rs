@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use fermata_core::Span;
+
 use crate::{Signature, Tensor};
 
 /// The inputs of one request, in the order of the signature. Where a model has a batch axis, it is 1 here:
@@ -47,6 +49,29 @@ pub trait Model: Send + Sync {
 pub trait Session: Send {
     /// Runs a batch, and gives one result for each item, in order.
     fn run(&mut self, batch: &[Inputs]) -> Result<Vec<Outputs>, EngineError>;
+
+    /// Begins a batch and returns before it has run, where the engine takes batches ahead: its inputs are on their way in
+    /// while the one before it runs. Batches of an executor run in the order in which they were begun, whatever their
+    /// model. `None` from an engine that does not; one always answers the same way.
+    fn begin(&mut self, batch: &[Inputs]) -> Option<Result<Box<dyn Running>, EngineError>> {
+        let _ = batch;
+        None
+    }
+}
+
+/// A batch that was begun.
+pub trait Running: Send {
+    /// Waits until it has ended. Whoever drops it instead does not stop it.
+    fn wait(self: Box<Self>) -> Result<Ended, EngineError>;
+}
+
+/// A batch that has run.
+#[derive(Debug)]
+pub struct Ended {
+    /// One result for each item, in order.
+    pub outputs: Vec<Outputs>,
+    /// How long it had the device to itself: from the end of the one before it, or from when its inputs were there.
+    pub took: Span,
 }
 
 /// Why an engine could not do what it was asked.
@@ -66,4 +91,7 @@ pub enum EngineError {
     /// A batch failed.
     #[error("{0}")]
     Run(String),
+    /// The executor is gone, and what ran there with it: it may be run elsewhere, or again.
+    #[error("{0}")]
+    Lost(String),
 }

@@ -202,7 +202,7 @@ fn memory(entry: &ModelEntry, version: &Version) -> u64 {
 fn broken(entry: &ModelEntry, error: &EngineError) -> RepositoryError {
     match error {
         EngineError::Load { file, reason } => RepositoryError::layout(file, reason.clone()),
-        EngineError::Library(reason) | EngineError::Run(reason) => {
+        EngineError::Library(reason) | EngineError::Lost(reason) | EngineError::Run(reason) => {
             RepositoryError::layout(&entry.folder, reason.clone())
         }
     }

@@ -1,0 +1,61 @@
+//! A GPU and the seats on it, whoever provides them.
+
+use std::time::Duration;
+
+use crate::{Cut, Engine, EngineError};
+
+/// A GPU of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// Its number.
+    pub index: usize,
+    /// Its name: `NVIDIA H200`.
+    pub name: String,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// How many multiprocessors it has.
+    pub multiprocessors: u32,
+    /// So many of them at a time can be cut off as a share.
+    pub step: u32,
+}
+
+/// What is used of a GPU's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes in use, by anybody.
+    pub used: u64,
+    /// Bytes that there are.
+    pub total: u64,
+}
+
+/// What the shares of a GPU have in common, and can be kept busy by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pressure {
+    /// The L2 cache.
+    L2,
+    /// The memory.
+    Dram,
+}
+
+/// A place on a GPU where batches run one after the other, on one share of it, apart from what runs on other seats: if it breaks,
+/// they go on. Models are loaded on each seat by itself.
+pub trait Seat: Engine {
+    /// On which GPU.
+    fn gpu(&self) -> &Gpu;
+
+    /// Takes the `part`-th share of a cut from the next batch on. What was begun before ends on the share that there was.
+    /// Seats with different parts of one cut have no multiprocessor in common.
+    fn set_share(&self, cut: &Cut, part: usize) -> Result<(), EngineError>;
+
+    /// Whether it broke. Its sessions are of no use then, nor will be.
+    fn is_lost(&self) -> bool;
+
+    /// Begins again, without models, on the share that it had. Sessions of before stay lost.
+    fn restart(&self) -> Result<(), EngineError>;
+
+    /// The memory of its GPU.
+    fn memory(&self) -> Result<Memory, EngineError>;
+
+    /// Keeps what the shares have in common busy for so long, as much as its share can. Gives the bytes a second that it got.
+    fn press(&self, what: Pressure, time: Duration) -> Result<f64, EngineError>;
+}
