@@ -7,6 +7,7 @@ use clap::{ArgAction, Args as Arguments, CommandFactory, FromArgMatches, Parser,
 use fermata_dispatch::Policy;
 
 use crate::bench::{GpuletArgs, NexusArgs, OrlojArgs, SchedulerArgs, SymphonyArgs};
+use crate::gpu_worker::GpuWorkerArgs;
 use crate::load::LoadArgs;
 use crate::models::ModelsArgs;
 use crate::plan::PlanArgs;
@@ -47,6 +48,8 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Bench(BenchArgs),
+    #[command(hide = true)]
+    GpuWorker(GpuWorkerArgs),
     Load(LoadArgs),
     Models(ModelsArgs),
     Plan(PlanArgs),

@@ -7,6 +7,7 @@ mod args;
 mod bench;
 pub mod chart;
 mod client;
+mod gpu_worker;
 mod input;
 mod load;
 mod models;
@@ -37,6 +38,7 @@ pub fn main() -> ExitCode {
     };
     let result = match &args.command {
         Command::Bench(args) => bench::run(args),
+        Command::GpuWorker(args) => gpu_worker::run(args),
         Command::Load(args) => load::run(args),
         Command::Models(args) => models::run(args),
         Command::Plan(args) => plan::run(args),

@@ -1,11 +1,12 @@
 //! The types of tensor elements, named as the Open Inference Protocol names them.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use half::{bf16, f16};
 
 /// What the elements of a tensor are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DataType {
     /// One byte, zero or one.
     Bool,

@@ -33,6 +33,8 @@ pub struct Source {
     pub file: PathBuf,
     /// Threads that one session may use at a time.
     pub threads: usize,
+    /// Bytes of a GPU's memory that one session may use for what it computes; as many as it wants, if `None`.
+    pub memory: Option<u64>,
 }
 
 /// A model that was read. Dropping it and its sessions gives its memory back.

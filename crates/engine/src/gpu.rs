@@ -1,11 +1,12 @@
 //! A GPU and the seats on it, whoever provides them.
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use crate::{Cut, Engine, EngineError};
 
 /// A GPU of this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
     /// Its number.
     pub index: usize,
@@ -29,7 +30,7 @@ pub struct Memory {
 }
 
 /// What the shares of a GPU have in common, and can be kept busy by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pressure {
     /// The L2 cache.
     L2,

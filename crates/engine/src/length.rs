@@ -2,9 +2,10 @@
 //! of a sentence. It says how long a request runs, and along it requests of other lengths can be padded to run together.
 
 use crate::{Signature, Tensor, TensorSpec};
+use serde::{Deserialize, Serialize};
 
 /// Which axes are the length. Axes are counted as in [`TensorSpec::shape`]: without the batch, where there is one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Length {
     /// For each input of the signature, which of its axes is the length; `None` for those that have none of it. At least
     /// one has.
@@ -18,7 +19,7 @@ pub struct Length {
 }
 
 /// How the shorter requests of a batch are made as long as the longest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Padding {
     /// For each input of the signature, what stands behind the end; zero for a mask, so that it does not count. Strings
     /// are empty there.

@@ -3,6 +3,8 @@
 //! An engine knows nothing of requests, deadlines or clients: a session gets a batch of inputs and gives
 //! back as many outputs. Which batch, when and where is decided by `dispatch`.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod cut;
 mod datatype;
 mod emulated;

@@ -1,13 +1,13 @@
-//! ONNX Runtime as an engine, on the CPU.
+//! ONNX Runtime as an engine: on the CPU, and what all engines of it have in common.
 //!
 //! Everything that touches memory which Rust does not know is in `value.rs`.
 
 mod buffer;
-mod compatible;
-mod file;
+pub(crate) mod compatible;
+pub(crate) mod file;
 mod length;
-mod library;
-mod session;
+pub(crate) mod library;
+pub(crate) mod session;
 mod value;
 
 use std::path::{Path, PathBuf};
@@ -80,12 +80,19 @@ impl Model for OnnxModel {
             Some(session) => session,
             None => file::open(&self.environment, &self.source).map_err(wrong)?,
         };
-        // Of this very session, since the file may have been replaced.
-        let specs = file::specs(&inner).map_err(wrong)?;
-        compatible::check(&specs, signature).map_err(wrong)?;
-        let session = session::OnnxSession::new(inner, signature.clone());
-        Ok(Box::new(session.map_err(|error| wrong(one_line(&error)))?))
+        made_ready(inner, signature).map_err(wrong)
     }
+}
+
+/// A session that runs with a signature, if that fits the file.
+pub(crate) fn made_ready(
+    inner: ort::session::Session,
+    signature: &Signature,
+) -> Result<Box<dyn Session>, String> {
+    // Of this very session, since the file may have been replaced.
+    compatible::check(&file::specs(&inner)?, signature)?;
+    let session = session::OnnxSession::new(inner, signature.clone());
+    Ok(Box::new(session.map_err(|error| one_line(&error))?))
 }
 
 /// The processor's name, as Linux tells it.
@@ -96,6 +103,6 @@ fn processor() -> Option<String> {
 }
 
 /// The text of an error of ONNX Runtime or the linker without its line breaks.
-fn one_line(error: &dyn std::error::Error) -> String {
+pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

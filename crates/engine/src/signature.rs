@@ -1,9 +1,10 @@
 //! What goes into a model and what comes out.
 
 use crate::{DataType, Length};
+use serde::{Deserialize, Serialize};
 
 /// One input or output of a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorSpec {
     /// Its name.
     pub name: String,
@@ -14,7 +15,7 @@ pub struct TensorSpec {
 }
 
 /// The inputs and outputs of a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
     /// The largest batch; every tensor then has the batch as an axis before those of its spec. Zero for
     /// a model that takes one request at a time, whose specs have all axes: Triton's convention.

@@ -136,7 +136,7 @@ impl Loader {
         version: &Version,
     ) -> Result<(Resolved, Place, Subject), RepositoryError> {
         let engine = self.engine.as_deref().map_err(|error| broken(entry, error))?;
-        let source = Source { file: version.file.clone(), threads: self.threads };
+        let source = Source { file: version.file.clone(), threads: self.threads, memory: None };
         let model = engine.load(&source).map_err(|error| broken(entry, &error))?;
         let resolved = resolve(entry, Some(model.signature()))?;
         let mut first =

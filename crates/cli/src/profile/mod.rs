@@ -95,7 +95,7 @@ impl Bench {
                     Ok(engine) => engine,
                     Err(error) => anyhow::bail!("{error}"),
                 };
-                let source = Source { file: file.clone(), threads: self.threads };
+                let source = Source { file: file.clone(), threads: self.threads, memory: None };
                 let model = engine.load(&source).map_err(refuse)?;
                 let (signature, slo, mut shapes) = match entry {
                     Some(entry) => {

@@ -5,7 +5,7 @@ use crate::{Signature, TensorSpec};
 
 /// Says what of `signature` does not fit the file. Every input must be there, since all are needed; of the
 /// outputs, those that are wanted.
-pub(super) fn check(file: &Specs, signature: &Signature) -> Result<(), String> {
+pub(crate) fn check(file: &Specs, signature: &Signature) -> Result<(), String> {
     side("input", &file.inputs, &signature.inputs, signature.max_batch)?;
     side("output", &file.outputs, &signature.outputs, signature.max_batch)?;
     signature.validate_length()?;

@@ -13,9 +13,9 @@ const MAX_BATCH: usize = 128;
 
 /// The inputs and outputs of a file, with all their axes.
 #[derive(Debug)]
-pub(super) struct Specs {
-    pub(super) inputs: Vec<TensorSpec>,
-    pub(super) outputs: Vec<TensorSpec>,
+pub(crate) struct Specs {
+    pub(crate) inputs: Vec<TensorSpec>,
+    pub(crate) outputs: Vec<TensorSpec>,
     pub(super) axes: AxisNames,
 }
 
@@ -31,8 +31,21 @@ pub(super) struct AxisNames {
 
 /// Makes a file ready to run.
 pub(super) fn open(environment: &Environment, source: &Source) -> Result<Session, String> {
+    commit(options(environment, source.threads).map_err(|error| one_line(&error))?, source)
+}
+
+/// Reads a file for what goes in and what comes out only.
+#[cfg(feature = "cuda")]
+pub(crate) fn read(environment: &Environment, source: &Source) -> Result<Session, String> {
+    let builder = options(environment, source.threads)
+        .and_then(|builder| Ok(builder.with_optimization_level(GraphOptimizationLevel::Disable)?))
+        .map_err(|error| one_line(&error))?;
+    commit(builder, source)
+}
+
+/// Makes a file ready to run, in the way that was chosen.
+pub(crate) fn commit(mut builder: SessionBuilder, source: &Source) -> Result<Session, String> {
     std::fs::File::open(&source.file).map_err(|error| one_line(&error))?;
-    let mut builder = options(environment, source.threads).map_err(|error| one_line(&error))?;
     builder.commit_from_file(&source.file).map_err(|error| {
         let reason = one_line(&error);
         // Whoever prints the error names the file.
@@ -41,7 +54,8 @@ pub(super) fn open(environment: &Environment, source: &Source) -> Result<Session
     })
 }
 
-fn options(environment: &Environment, threads: usize) -> ort::Result<SessionBuilder> {
+/// How sessions are made, wherever they run.
+pub(crate) fn options(environment: &Environment, threads: usize) -> ort::Result<SessionBuilder> {
     let builder = Session::builder(environment)?
         .with_intra_threads(threads.max(1))?
         .with_parallel_execution(false)?
@@ -53,7 +67,7 @@ fn options(environment: &Environment, threads: usize) -> ort::Result<SessionBuil
 }
 
 /// Reads the inputs and outputs; the error names the one that is not supported.
-pub(super) fn specs(session: &Session) -> Result<Specs, String> {
+pub(crate) fn specs(session: &Session) -> Result<Specs, String> {
     let both = |side: &str, outlets: &[Outlet]| {
         outlets
             .iter()
@@ -79,7 +93,7 @@ fn spec(outlet: &Outlet) -> Result<(TensorSpec, Axes), String> {
 }
 
 /// Reads a first axis of any length on every tensor as the batch, and finds the length.
-pub(super) fn signature(specs: Specs) -> Signature {
+pub(crate) fn signature(specs: Specs) -> Signature {
     let length = super::length::find(&specs);
     let whole = Signature { max_batch: 0, inputs: specs.inputs, outputs: specs.outputs, length };
     let mut all = whole.inputs.iter().chain(&whole.outputs);

@@ -19,7 +19,7 @@ const VARIABLE: &str = "ORT_DYLIB_PATH";
 static LOADED: Mutex<Option<Environment>> = Mutex::new(None);
 
 /// Loads the library, unless it is there already.
-pub(super) fn environment(folders: &[PathBuf]) -> Result<Environment, EngineError> {
+pub(crate) fn environment(folders: &[PathBuf]) -> Result<Environment, EngineError> {
     let mut loaded = LOADED.lock().expect("nobody panics while holding it");
     if let Some(environment) = &*loaded {
         return Ok(environment.clone());

@@ -194,7 +194,11 @@ fn groups(batch: &[Inputs], axes: &[Option<usize>], limit: usize) -> Vec<Vec<usi
 
 /// Whether one item is what the signature says. The library reads as much memory as the shape says, so this
 /// is asked here, whoever may have asked before.
-fn check_inputs(specs: &[TensorSpec], batched: bool, inputs: &Inputs) -> Result<(), String> {
+pub(crate) fn check_inputs(
+    specs: &[TensorSpec],
+    batched: bool,
+    inputs: &Inputs,
+) -> Result<(), String> {
     if inputs.len() != specs.len() {
         return Err(format!("{} inputs where the model takes {}", inputs.len(), specs.len()));
     }

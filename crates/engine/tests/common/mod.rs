@@ -25,7 +25,7 @@ pub(crate) fn small(name: &str) -> PathBuf {
 
 pub(crate) fn load(file: PathBuf) -> Result<Arc<dyn Model>, EngineError> {
     let engine = OnnxRuntime::new([root().join(".fermata/lib")]).unwrap_or_else(|e| panic!("{e}"));
-    engine.load(&Source { file, threads: 1 })
+    engine.load(&Source { file, threads: 1, memory: None })
 }
 
 /// A session with the signature that the file has.

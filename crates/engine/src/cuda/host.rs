@@ -1,0 +1,254 @@
+//! The models that a worker holds.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use ort::environment::Environment;
+
+use super::driver::{Buffer, CudaError, Device, Pinned, Stream};
+use super::net::{Net, Old, Share};
+use super::provider::{Tuning, open};
+use super::region::Region;
+use super::wire::{Form, Head, Reply};
+use super::worker::{Lanes, Marks};
+use crate::onnx::{compatible, file, library};
+use crate::{EngineError, Inputs, Session, Signature, Source, Tensor};
+
+/// The models of a worker, by the number that the server gave them.
+pub(super) struct Host {
+    gpu: usize,
+    device: Device,
+    environment: Environment,
+    models: Mutex<HashMap<u32, Arc<Hosted>>>,
+}
+
+/// A model.
+pub(super) struct Hosted {
+    source: Source,
+    /// What it runs with, if it could be captured.
+    pub(super) net: Mutex<Option<Net>>,
+    /// What it runs with otherwise.
+    plain: Mutex<Option<Box<dyn Session>>>,
+    opened: OnceLock<Opened>,
+}
+
+struct Opened {
+    form: Form,
+    slots: Vec<Slot>,
+    // In this order: what is pinned is unpinned before it is unmapped.
+    _pinned: Option<Pinned>,
+    region: Region,
+}
+
+/// Where a batch lies on the GPU while it is on its way.
+pub(super) struct Slot {
+    pub(super) stage: Buffer,
+    pub(super) marks: Marks,
+}
+
+impl Host {
+    pub(super) fn new(
+        gpu: usize,
+        device: Device,
+        folders: &[PathBuf],
+    ) -> Result<Self, EngineError> {
+        let environment = library::environment(folders)?;
+        Ok(Self { gpu, device, environment, models: Mutex::default() })
+    }
+
+    pub(super) fn find(&self, model: u32) -> Option<Arc<Hosted>> {
+        self.lock().get(&model).cloned()
+    }
+
+    pub(super) fn forget(&self, model: u32) {
+        self.lock().remove(&model);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<Hosted>>> {
+        self.models.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads a model, as far as its signature: on the processor, which takes no memory of the GPU.
+    pub(super) fn load(
+        &self,
+        model: u32,
+        file: PathBuf,
+        threads: usize,
+        memory: Option<u64>,
+    ) -> Result<Signature, EngineError> {
+        let source = Source { file, threads, memory };
+        let wrong = |reason| EngineError::Load { file: source.file.clone(), reason };
+        let read = file::read(&self.environment, &source).map_err(wrong)?;
+        let signature = file::signature(file::specs(&read).map_err(wrong)?);
+        drop(read);
+        let hosted = Hosted {
+            source,
+            net: Mutex::default(),
+            plain: Mutex::default(),
+            opened: OnceLock::new(),
+        };
+        self.lock().insert(model, Arc::new(hosted));
+        Ok(signature)
+    }
+
+    /// Makes a model ready; true, if it is captured.
+    pub(super) fn open(
+        &self,
+        hosted: &Hosted,
+        signature: Signature,
+        region: &Path,
+        form: Form,
+    ) -> Result<bool, EngineError> {
+        let wrong = |reason| EngineError::Load { file: hosted.source.file.clone(), reason };
+        let region =
+            Region::open(region, form.bytes()).map_err(|error| wrong(error.to_string()))?;
+        let fixed = Form::fixed(&signature).as_ref() == Some(&form);
+        if fixed && let Some(net) = self.capture(hosted, &signature, &form)? {
+            self.device.set_current()?;
+            let pinned = Pinned::new(region.start(), form.bytes())?;
+            let slots = (0..form.slots)
+                .map(|_| Ok(Slot { stage: Buffer::new(form.slot)?, marks: Marks::new()? }))
+                .collect::<Result<Vec<_>, CudaError>>()?;
+            *hosted.net.lock().unwrap_or_else(PoisonError::into_inner) = Some(net);
+            let opened = Opened { form, slots, _pinned: Some(pinned), region };
+            return match hosted.opened.set(opened) {
+                Ok(()) => Ok(true),
+                Err(_) => Err(wrong("it is open already".to_owned())),
+            };
+        }
+        if !fixed {
+            let session =
+                open(&self.environment, &hosted.source, self.gpu, Tuning::default(), None);
+            let session = session.map_err(wrong)?;
+            let session = crate::onnx::made_ready(session, &signature).map_err(wrong)?;
+            *hosted.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+            let opened = Opened { form, slots: Vec::new(), _pinned: None, region };
+            if hosted.opened.set(opened).is_err() {
+                return Err(wrong("it is open already".to_owned()));
+            }
+        }
+        Ok(false)
+    }
+
+    /// The fastest of the ways to run it; `None`, if it cannot be captured.
+    fn capture(
+        &self,
+        hosted: &Hosted,
+        signature: &Signature,
+        form: &Form,
+    ) -> Result<Option<Net>, EngineError> {
+        let wrong = |reason| EngineError::Load { file: hosted.source.file.clone(), reason };
+        let mut best: Option<(f32, Net)> = None;
+        let size = TRIED.min(form.largest);
+        for tuning in Tuning::CANDIDATES {
+            let stream = Stream::new()?;
+            let session = open(&self.environment, &hosted.source, self.gpu, tuning, Some(&stream));
+            let session = session.map_err(wrong)?;
+            compatible::check(&file::specs(&session).map_err(wrong)?, signature).map_err(wrong)?;
+            let mut net = Net::new(session, stream, signature.clone(), form, self.gpu)?;
+            if let Err(error) = net.capture(size) {
+                if std::env::var_os("ORT_LOG").is_some() {
+                    eprintln!("fermata gpu-worker: {}: {error}", hosted.source.file.display());
+                }
+                continue;
+            }
+            let ms = net.time(size)?;
+            if best.as_ref().is_none_or(|(least, _)| ms < *least) {
+                best = Some((ms, net));
+            }
+        }
+        Ok(best.map(|(_, net)| net))
+    }
+}
+
+/// The batch size at which ways to run a model are compared.
+const TRIED: usize = 8;
+
+impl Hosted {
+    /// How its batches lie, a slot of the GPU, and where that slot begins in shared memory.
+    ///
+    /// # Panics
+    ///
+    /// If it is not open, or there is no such slot.
+    pub(super) fn slot(&self, slot: usize) -> (&Form, &Slot, u64) {
+        let Opened { form, slots, region, .. } = self.opened.get().expect("it is open");
+        (form, &slots[slot], region.start() as u64 + (slot * form.slot) as u64)
+    }
+
+    /// Begins a batch of a size that was never run, or runs one that cannot be captured: what came of it, if it has ended.
+    pub(super) fn run_slowly(
+        &self,
+        lanes: &Lanes,
+        (slot, size): (usize, usize),
+        heads: Option<Vec<Vec<Head>>>,
+        share: &Arc<Share>,
+        old: &mut Vec<Old>,
+    ) -> Result<Option<Reply>, EngineError> {
+        if let Some(heads) = heads {
+            return self.run_plainly(slot, &heads).map(Some);
+        }
+        let mut net = self.net.lock().unwrap_or_else(PoisonError::into_inner);
+        let net = net.as_mut().ok_or_else(|| EngineError::Run("it is not open".to_owned()))?;
+        if !net.has(size) {
+            // All sizes of a model share its memory.
+            lanes.compute.wait()?;
+            net.capture(size)?;
+        }
+        lanes.begin(self, net, (slot, size), share, old)?;
+        Ok(None)
+    }
+
+    fn run_plainly(&self, slot: usize, heads: &[Vec<Head>]) -> Result<Reply, EngineError> {
+        let mut plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
+        let session =
+            plain.as_mut().ok_or_else(|| EngineError::Run("it is not open".to_owned()))?;
+        let Opened { form, region, .. } = self.opened.get().expect("it is open");
+        let start = slot * form.slot;
+        let mut at = start + form.inputs[0].at;
+        let mut tensor = |head: &Head| {
+            let data = Bytes::copy_from_slice(region.read(at, head.bytes));
+            at += head.bytes;
+            Tensor { datatype: head.datatype, shape: head.shape.clone(), data }
+        };
+        let batch: Vec<Inputs> =
+            heads.iter().map(|item| item.iter().map(&mut tensor).collect()).collect();
+        let began = Instant::now();
+        let items = session.run(&batch)?;
+        let ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let bytes: usize = items.iter().flatten().map(|tensor| tensor.data.len()).sum();
+        if bytes > form.outputs[0].item {
+            return Err(EngineError::Run(format!("{bytes} bytes of outputs are too many")));
+        }
+        let mut at = start + form.outputs[0].at;
+        let mut put = |tensor: &Tensor| {
+            region.write(at, &tensor.data);
+            at += tensor.data.len();
+            Head {
+                datatype: tensor.datatype,
+                shape: tensor.shape.clone(),
+                bytes: tensor.data.len(),
+            }
+        };
+        let heads = items.iter().map(|item| item.iter().map(&mut put).collect()).collect();
+        Ok(Reply::Ran { ns, heads: Some(heads) })
+    }
+
+    /// Makes one more size ready on a share; false, if all are.
+    pub(super) fn follow_one(
+        &self,
+        share: &Arc<Share>,
+        old: &mut Vec<Old>,
+    ) -> Result<bool, CudaError> {
+        let mut net = self.net.lock().unwrap_or_else(PoisonError::into_inner);
+        net.as_mut().map_or(Ok(false), |net| net.follow_one(share, old))
+    }
+
+    /// Gives its memory back, but for the slots, which go with the last who holds it.
+    pub(super) fn give_back(&self) {
+        *self.net.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

@@ -1,0 +1,59 @@
+//! Sessions of ONNX Runtime on a GPU, and the ways to run a model there that are tried.
+
+#![expect(unsafe_code, reason = "ONNX Runtime is given a stream by its address")]
+
+use ort::environment::Environment;
+use ort::ep::cuda::ConvAlgorithmSearch;
+use ort::ep::{ArenaExtendStrategy, CUDA};
+use ort::session::Session;
+
+use super::driver::Stream;
+use crate::Source;
+use crate::onnx::{file, one_line};
+
+/// A way to run a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tuning {
+    /// Channels last, as tensor cores want them.
+    nhwc: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { nhwc: true }
+    }
+}
+
+impl Tuning {
+    /// Those that are measured when a model is made ready.
+    pub(super) const CANDIDATES: [Self; 2] = [Self { nhwc: true }, Self { nhwc: false }];
+}
+
+/// A session on a GPU, with all its work on a stream, if there is one.
+pub(super) fn open(
+    environment: &Environment,
+    source: &Source,
+    gpu: usize,
+    tuning: Tuning,
+    stream: Option<&Stream>,
+) -> Result<Session, String> {
+    let mut provider = CUDA::default()
+        .with_device_id(gpu as i32)
+        .with_prefer_nhwc(tuning.nhwc)
+        .with_conv_algorithm_search(ConvAlgorithmSearch::Exhaustive)
+        .with_conv_max_workspace(true)
+        // Doubling would take twice what a model needs.
+        .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested);
+    if let Some(bytes) = source.memory {
+        provider = provider.with_memory_limit(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
+    if let Some(stream) = stream {
+        // SAFETY: whoever has the session has the stream, and gives the session back first.
+        provider = unsafe { provider.with_compute_stream(stream.0.cast()) };
+    }
+    let provider = provider.build().error_on_failure();
+    let builder = file::options(environment, source.threads)
+        .and_then(|builder| Ok(builder.with_execution_providers([provider])?))
+        .map_err(|error| one_line(&error))?;
+    file::commit(builder, source)
+}

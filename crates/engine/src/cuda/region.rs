@@ -1,0 +1,109 @@
+//! Memory that the server and a worker share.
+
+#![expect(unsafe_code, reason = "two processes write to the same memory, in turns")]
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A mapped region. Who may touch which part of it when is settled by messages: a slot is the server's until its batch is sent, then
+/// the worker's until the answer has come.
+#[derive(Debug)]
+pub(super) struct Region {
+    start: *mut c_void,
+    bytes: usize,
+}
+
+// SAFETY: it is memory; who touches it is settled as said above.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// New memory without a name, and where the worker finds it for as long as the file is open here.
+    pub(super) fn create(bytes: usize) -> io::Result<(Self, File, PathBuf)> {
+        let file = File::from(memfd_create("fermata", MemfdFlags::CLOEXEC)?);
+        ftruncate(&file, bytes as u64)?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        Ok((Self::map(&file, bytes)?, file, path.into()))
+    }
+
+    /// The memory that somebody else made.
+    pub(super) fn open(path: &Path, bytes: usize) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).open(path)?;
+        if file.metadata()?.len() < bytes as u64 {
+            return Err(io::Error::other("the shared memory is too small"));
+        }
+        Self::map(&file, bytes)
+    }
+
+    fn map(file: impl AsFd, bytes: usize) -> io::Result<Self> {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: the kernel chooses where, so that nothing else lies there.
+        let start = unsafe { mmap(null_mut(), bytes.max(1), access, flags, file, 0)? };
+        Ok(Self { start, bytes: bytes.max(1) })
+    }
+
+    /// Where it begins.
+    pub(super) fn start(&self) -> *mut c_void {
+        self.start
+    }
+
+    /// A part of it, to read.
+    ///
+    /// # Panics
+    ///
+    /// If it does not lie within.
+    pub(super) fn read(&self, at: usize, bytes: usize) -> &[u8] {
+        assert!(at.checked_add(bytes).is_some_and(|end| end <= self.bytes), "it lies within");
+        // SAFETY: it lies within memory that is mapped for as long as this value, and nobody writes to a slot while it is ours.
+        unsafe { std::slice::from_raw_parts(self.start.cast::<u8>().add(at), bytes) }
+    }
+
+    /// Copies into it.
+    ///
+    /// # Panics
+    ///
+    /// If it does not fit.
+    pub(super) fn write(&self, at: usize, data: &[u8]) {
+        assert!(at.checked_add(data.len()).is_some_and(|end| end <= self.bytes), "it fits");
+        // SAFETY: as above; what is written here is read by nobody until the message that says so.
+        unsafe {
+            let to = self.start.cast::<u8>().add(at);
+            std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len());
+        }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped once, and nobody has a part of it.
+        let _ = unsafe { munmap(self.start, self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_writes_the_other_reads() {
+        let (mine, _file, path) = Region::create(10_000).unwrap();
+        let theirs = Region::open(&path, 10_000).unwrap();
+        mine.write(9_000, b"batch");
+        assert_eq!(theirs.read(9_000, 5), b"batch");
+        Region::open(&path, 20_000).unwrap_err();
+    }
+
+    #[test]
+    #[should_panic(expected = "it fits")]
+    fn nothing_is_written_beyond_the_end() {
+        Region::create(8).unwrap().0.write(6, b"abc");
+    }
+}

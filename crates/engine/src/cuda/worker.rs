@@ -1,0 +1,424 @@
+//! A worker: the process that has a seat. It is asked over a socket, which it finds as its standard input, and ends with it.
+//!
+//! Three threads: this one reads what is asked and begins batches, which takes microseconds; the *loader* does what takes longer
+//! (loading, capturing, models that cannot be captured); the *finisher* waits for batches and answers. While a batch runs, the next is
+//! copied in and the one before it out: three streams, and a slot of memory for each.
+
+use std::collections::HashMap;
+use std::io::BufReader;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::thread;
+use std::time::Duration;
+
+use super::driver::{CudaError, Device, Event, Stream};
+use super::host::{Host, Hosted};
+use super::net::{Old, Share};
+use super::pressure::Press;
+use super::wire::{self, Answer, Ask, Failure, Question, Reply};
+use crate::{EngineError, Gpu, Pressure};
+
+/// What both the reader and the loader begin batches with.
+pub(super) struct Lanes {
+    /// Batches arrive,
+    inward: Stream,
+    /// run,
+    pub(super) compute: Stream,
+    /// and leave.
+    outward: Stream,
+}
+
+/// When a batch arrived, began, ended and left.
+pub(super) struct Marks {
+    arrived: Event,
+    began: Event,
+    ended: Event,
+    left: Event,
+}
+
+impl Marks {
+    pub(super) fn new() -> Result<Self, CudaError> {
+        let [arrived, began, ended, left] =
+            [Event::new()?, Event::new()?, Event::new()?, Event::new()?];
+        Ok(Self { arrived, began, ended, left })
+    }
+}
+
+impl Lanes {
+    fn new() -> Result<Self, CudaError> {
+        let [inward, compute, outward] = [Stream::new()?, Stream::new()?, Stream::new()?];
+        Ok(Self { inward, compute, outward })
+    }
+
+    /// Begins a batch of a captured model.
+    pub(super) fn begin(
+        &self,
+        hosted: &Hosted,
+        net: &mut super::net::Net,
+        (slot, size): (usize, usize),
+        share: &Arc<Share>,
+        old: &mut Vec<Old>,
+    ) -> Result<(), CudaError> {
+        let (form, slot, place) = hosted.slot(slot);
+        let (inputs, outputs) = (&form.inputs, &form.outputs);
+        for column in inputs {
+            let at = column.at as u64;
+            self.inward.copy(slot.stage.place + at, place + at, column.item * size)?;
+        }
+        self.inward.record(&slot.marks.arrived)?;
+        self.compute.wait_for(&slot.marks.arrived)?;
+        self.compute.record(&slot.marks.began)?;
+        for (column, buffer) in inputs.iter().zip(&net.inputs) {
+            self.compute.copy(
+                buffer.place,
+                slot.stage.place + column.at as u64,
+                column.item * size,
+            )?;
+        }
+        self.compute.launch(net.ready(size, share, old)?)?;
+        for (column, buffer) in outputs.iter().zip(&net.outputs) {
+            self.compute.copy(
+                slot.stage.place + column.at as u64,
+                buffer.place,
+                column.item * size,
+            )?;
+        }
+        self.compute.record(&slot.marks.ended)?;
+        self.outward.wait_for(&slot.marks.ended)?;
+        for column in outputs {
+            let at = column.at as u64;
+            self.outward.copy(place + at, slot.stage.place + at, column.item * size)?;
+        }
+        self.outward.record(&slot.marks.left)
+    }
+}
+
+/// Says answers, a line each, whoever has one.
+pub(super) struct Voice(Mutex<UnixStream>);
+
+impl Voice {
+    pub(super) fn answer(&self, id: u64, what: Result<Reply, EngineError>) {
+        let what = what.map_err(|error| Failure { reason: error.to_string() });
+        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where nobody listens any more, the reader sees it too, and ends the process.
+        let _ = wire::write(&mut *stream, &Answer { id, what });
+    }
+}
+
+/// A batch that was begun.
+struct Flight {
+    id: u64,
+    hosted: Arc<Hosted>,
+    slot: usize,
+}
+
+/// What takes long.
+enum Job {
+    Load {
+        id: u64,
+        model: u32,
+        file: PathBuf,
+        threads: usize,
+        memory: Option<u64>,
+    },
+    Open {
+        id: u64,
+        hosted: Arc<Hosted>,
+        question: Question,
+    },
+    Run {
+        id: u64,
+        hosted: Arc<Hosted>,
+        share: Arc<Share>,
+        question: Question,
+    },
+    /// Give back what ran on shares of before, and make the rest ready on the one that there is.
+    Follow {
+        old: Vec<Old>,
+        models: Vec<Arc<Hosted>>,
+        share: Arc<Share>,
+    },
+    Forget {
+        id: u64,
+        hosted: Arc<Hosted>,
+    },
+    Press {
+        id: u64,
+        share: Arc<Share>,
+        what: Pressure,
+        time: Duration,
+    },
+}
+
+/// Works until the server is gone.
+pub fn work(gpu: usize, folders: &[PathBuf]) -> Result<(), EngineError> {
+    super::driver::start().map_err(EngineError::Library)?;
+    let device = Device::open(gpu)?;
+    let socket = std::io::stdin().as_fd().try_clone_to_owned();
+    let socket = UnixStream::from(socket.map_err(|error| EngineError::Library(error.to_string()))?);
+    let voice = socket.try_clone().map_err(|error| EngineError::Library(error.to_string()))?;
+    let voice = Arc::new(Voice(Mutex::new(voice)));
+    let lanes = Arc::new(Lanes::new()?);
+    let host = Arc::new(Host::new(gpu, device, folders)?);
+    let (flights, landing) = channel();
+    let (jobs, work) = channel();
+    spawn("finisher", {
+        let voice = voice.clone();
+        move || finish(&device, &landing, &voice)
+    })?;
+    spawn("loader", {
+        let (host, lanes, voice, flights) =
+            (host.clone(), lanes.clone(), voice.clone(), flights.clone());
+        move || load(&device, &work, &host, &lanes, &voice, &flights)
+    })?;
+    let (multiprocessors, _) = device.multiprocessors()?;
+    let share = Arc::new(Share { number: 0, green: None, multiprocessors });
+    let models = HashMap::new();
+    let mut reader =
+        Reader { device, multiprocessors, host, lanes, voice, flights, jobs, share, models };
+    let mut lines = BufReader::new(socket);
+    let mut line = Vec::new();
+    // Whatever ends the socket ends the worker.
+    while let Ok(Some(Ask { id, what })) = wire::read(&mut lines, &mut line) {
+        reader.take(id, what);
+    }
+    Ok(())
+}
+
+/// The GPUs of this machine.
+pub fn gpus() -> Result<Vec<Gpu>, EngineError> {
+    super::driver::start().map_err(EngineError::Library)?;
+    let gpu = |index| {
+        let device = Device::open(index)?;
+        let (multiprocessors, step) = device.multiprocessors()?;
+        let (name, memory) = (device.name()?, device.memory()?.1);
+        Ok(Gpu { index, name, memory, multiprocessors, step })
+    };
+    (0..super::driver::count()?).map(gpu).collect()
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), EngineError> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+    thread
+        .map(drop)
+        .map_err(|error| EngineError::Library(format!("a thread cannot be started: {error}")))
+}
+
+/// The thread that reads.
+struct Reader {
+    device: Device,
+    multiprocessors: u32,
+    host: Arc<Host>,
+    lanes: Arc<Lanes>,
+    voice: Arc<Voice>,
+    flights: Sender<Flight>,
+    jobs: Sender<Job>,
+    share: Arc<Share>,
+    models: HashMap<u32, Arc<Hosted>>,
+}
+
+impl Reader {
+    fn take(&mut self, id: u64, what: Question) {
+        match what {
+            Question::Load { model, file, threads, memory } => {
+                self.hand_over(Job::Load { id, model, file, threads, memory });
+            }
+            Question::Open { model, .. } => {
+                let Some(hosted) = self.find(id, model) else { return };
+                self.hand_over(Job::Open { id, hosted, question: what });
+            }
+            Question::Run { model, slot, size, .. } => self.run(id, model, (slot, size), what),
+            Question::Unload { model } => {
+                let Some(hosted) = self.find(id, model) else { return };
+                self.models.remove(&model);
+                self.host.forget(model);
+                self.hand_over(Job::Forget { id, hosted });
+            }
+            Question::Share { counts, part } => {
+                let done = self.take_share(counts.as_deref(), part);
+                self.voice.answer(id, done.map(|()| Reply::Done));
+            }
+            Question::Memory => {
+                let memory = self.device.memory().map_err(EngineError::from);
+                self.voice.answer(id, memory.map(|(free, total)| Reply::Memory { free, total }));
+            }
+            Question::Press { what, seconds } => {
+                let (share, time) =
+                    (self.share.clone(), Duration::from_secs_f64(seconds.clamp(0.0, 60.0)));
+                self.hand_over(Job::Press { id, share, what, time });
+            }
+        }
+    }
+
+    fn hand_over(&self, job: Job) {
+        // The loader ends with the process only.
+        let _ = self.jobs.send(job);
+    }
+
+    fn find(&mut self, id: u64, model: u32) -> Option<Arc<Hosted>> {
+        // Most questions are about models that were asked about before.
+        if let Some(hosted) = self.models.get(&model) {
+            return Some(hosted.clone());
+        }
+        let hosted = self.host.find(model);
+        match &hosted {
+            Some(hosted) => _ = self.models.insert(model, hosted.clone()),
+            None => {
+                self.voice.answer(id, Err(EngineError::Run(format!("there is no model {model}"))))
+            }
+        }
+        hosted
+    }
+
+    fn run(&mut self, id: u64, model: u32, (slot, size): (usize, usize), question: Question) {
+        let Some(hosted) = self.find(id, model) else { return };
+        let mut old = Vec::new();
+        let begun = match hosted.net.try_lock() {
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => unreachable!("a panic ends the process"),
+            Ok(mut net) => match net.as_mut().filter(|net| net.has(size)) {
+                None => None,
+                Some(net) => {
+                    Some(self.lanes.begin(&hosted, net, (slot, size), &self.share, &mut old))
+                }
+            },
+        };
+        match begun {
+            Some(Ok(())) => _ = self.flights.send(Flight { id, hosted, slot }),
+            Some(Err(error)) => self.voice.answer(id, Err(error.into())),
+            None => self.hand_over(Job::Run { id, hosted, share: self.share.clone(), question }),
+        }
+        if !old.is_empty() {
+            self.hand_over(Job::Follow { old, models: Vec::new(), share: self.share.clone() });
+        }
+    }
+
+    fn take_share(&mut self, counts: Option<&[u32]>, part: usize) -> Result<(), EngineError> {
+        let number = self.share.number + 1;
+        let green = match counts {
+            None => None,
+            Some(counts) if part < counts.len() => Some(self.device.share(counts, part)?),
+            Some(_) => return Err(EngineError::Run(format!("there is no share {part}"))),
+        };
+        let multiprocessors = counts.map_or(self.multiprocessors, |counts| counts[part]);
+        let share = Arc::new(Share { number, green, multiprocessors });
+        let mut old = Vec::new();
+        let models: Vec<Arc<Hosted>> = self.models.values().cloned().collect();
+        for hosted in &models {
+            // One that is being captured is made ready when it is run.
+            if let Ok(mut net) = hosted.net.try_lock()
+                && let Some(net) = net.as_mut()
+            {
+                net.follow(&share, &mut old)?;
+            }
+        }
+        self.share = share.clone();
+        self.hand_over(Job::Follow { old, models, share });
+        Ok(())
+    }
+}
+
+/// The thread that does what takes long.
+fn load(
+    device: &Device,
+    work: &Receiver<Job>,
+    host: &Host,
+    lanes: &Lanes,
+    voice: &Voice,
+    flights: &Sender<Flight>,
+) {
+    let mut press: HashMap<&'static str, Press> = HashMap::new();
+    if let Err(error) = device.set_current() {
+        return broken(&error);
+    }
+    for job in work {
+        match job {
+            Job::Load { id, model, file, threads, memory } => {
+                let loaded = host.load(model, file, threads, memory);
+                voice.answer(id, loaded.map(|signature| Reply::Loaded { signature }));
+            }
+            Job::Open { id, hosted, question } => {
+                let Question::Open { signature, region, form, .. } = question else { continue };
+                let opened = host.open(&hosted, signature, &region, form);
+                voice.answer(id, opened.map(|captured| Reply::Opened { captured }));
+            }
+            Job::Run { id, hosted, share, question } => {
+                let Question::Run { slot, size, heads, .. } = question else { continue };
+                let mut old = Vec::new();
+                match hosted.run_slowly(lanes, (slot, size), heads, &share, &mut old) {
+                    Ok(None) => _ = flights.send(Flight { id, hosted, slot }),
+                    Ok(Some(reply)) => voice.answer(id, Ok(reply)),
+                    Err(error) => voice.answer(id, Err(error)),
+                }
+                give_back(lanes, old);
+            }
+            Job::Follow { mut old, models, share } => {
+                for hosted in models {
+                    // In turns with the reader, so that batches of the model need not wait long.
+                    while let Ok(true) = hosted.follow_one(&share, &mut old) {}
+                }
+                give_back(lanes, old);
+            }
+            Job::Forget { id, hosted } => {
+                // Batches of it may still run.
+                let _ = lanes.outward.wait();
+                hosted.give_back();
+                voice.answer(id, Ok(Reply::Done));
+            }
+            Job::Press { id, share, what, time } => {
+                let name = if what == Pressure::L2 { "l2" } else { "dram" };
+                let pressed = match press.entry(name) {
+                    std::collections::hash_map::Entry::Occupied(entry) => Ok(entry.into_mut()),
+                    std::collections::hash_map::Entry::Vacant(entry) => {
+                        Press::new(what).map(|press| entry.insert(press))
+                    }
+                };
+                let rate = pressed.and_then(|press| {
+                    let stream =
+                        share.green.as_ref().map_or_else(Stream::new, |green| green.stream())?;
+                    press.run(&stream, share.multiprocessors, time)
+                });
+                voice.answer(
+                    id,
+                    rate.map(|rate| Reply::Pressed { rate }).map_err(EngineError::from),
+                );
+            }
+        }
+    }
+}
+
+/// Waits until nothing of a share of before runs, and gives it back.
+fn give_back(lanes: &Lanes, old: Vec<Old>) {
+    if !old.is_empty() {
+        let _ = lanes.compute.wait();
+    }
+}
+
+/// The thread that waits for batches.
+fn finish(device: &Device, landing: &Receiver<Flight>, voice: &Voice) {
+    if let Err(error) = device.set_current() {
+        return broken(&error);
+    }
+    for Flight { id, hosted, slot } in landing {
+        let (_, slot, _) = hosted.slot(slot);
+        let landed =
+            slot.marks.left.wait().and_then(|()| slot.marks.ended.since(&slot.marks.began));
+        match landed {
+            Ok(ms) => {
+                let ns = (f64::from(ms) * 1e6) as u64;
+                voice.answer(id, Ok(Reply::Ran { ns, heads: None }));
+            }
+            // An error that shows when work ends is of the whole context: nothing will run here any more. The server sees the end,
+            // runs the batch again, and starts another worker.
+            Err(error) => broken(&error),
+        }
+    }
+}
+
+fn broken(error: &CudaError) {
+    eprintln!("fermata gpu-worker: {error}");
+    std::process::exit(70);
+}

@@ -1,0 +1,101 @@
+//! Starts worker processes, and asks for the GPUs of this machine without loading anything of CUDA here.
+
+use std::fmt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::link::Link;
+use super::mps::Mps;
+use super::seat::WorkerSeat;
+use crate::{EngineError, Gpu, Seat};
+
+/// How workers are started: the program itself, in another role.
+pub struct Workers {
+    program: PathBuf,
+    folders: Vec<PathBuf>,
+    mps: Mutex<Option<Mps>>,
+}
+
+/// The hidden subcommand.
+pub const SUBCOMMAND: &str = "gpu-worker";
+
+impl Workers {
+    /// Workers of this program, which find ONNX Runtime in one of the folders.
+    pub fn new<P: AsRef<Path>>(
+        folders: impl IntoIterator<Item = P>,
+    ) -> Result<Arc<Self>, EngineError> {
+        let program = std::env::current_exe().map_err(|error| {
+            EngineError::Library(format!("this program is not to be found: {error}"))
+        })?;
+        Ok(Self::of(program, folders))
+    }
+
+    /// Workers of another program, which takes the same subcommand.
+    pub fn of<P: AsRef<Path>>(program: PathBuf, folders: impl IntoIterator<Item = P>) -> Arc<Self> {
+        let folders = folders.into_iter().map(|folder| folder.as_ref().to_owned()).collect();
+        Arc::new(Self { program, folders, mps: Mutex::default() })
+    }
+
+    /// The GPUs of this machine; the error says what is missing.
+    pub fn gpus(&self) -> Result<Vec<Gpu>, EngineError> {
+        let wrong = |reason: String| EngineError::Library(reason);
+        let output =
+            self.command().arg("--list").stdin(Stdio::null()).stderr(Stdio::piped()).output();
+        let output =
+            output.map_err(|error| wrong(format!("{}: {error}", self.program.display())))?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            let last = text.lines().rev().find(|line| !line.trim().is_empty());
+            let reason = last.map_or_else(|| output.status.to_string(), str::to_owned);
+            return Err(wrong(reason.strip_prefix("error: ").unwrap_or(&reason).to_owned()));
+        }
+        serde_json::from_slice(&output.stdout)
+            .map_err(|error| wrong(format!("the list of GPUs cannot be read: {error}")))
+    }
+
+    /// From now on, seats on one GPU run at the same time. Without it they take turns.
+    pub fn run_side_by_side(&self) -> Result<(), EngineError> {
+        let mut mps = self.mps.lock().unwrap_or_else(PoisonError::into_inner);
+        if mps.is_none() {
+            *mps = Some(Mps::start().map_err(EngineError::Library)?);
+        }
+        Ok(())
+    }
+
+    /// A seat on a GPU, which is whole at first.
+    pub fn seat(self: &Arc<Self>, gpu: &Gpu) -> Result<Arc<dyn Seat>, EngineError> {
+        Ok(Arc::new(WorkerSeat::start(self.clone(), gpu.clone())?))
+    }
+
+    pub(super) fn spawn(&self, gpu: &Gpu) -> Result<Arc<Link>, EngineError> {
+        let wrong = |error: std::io::Error| {
+            EngineError::Library(format!("a GPU worker cannot be started: {error}"))
+        };
+        let (ours, theirs) = UnixStream::pair().map_err(wrong)?;
+        let mut command = self.command();
+        command.arg("--gpu").arg(gpu.index.to_string());
+        if let Some(mps) = &*self.mps.lock().unwrap_or_else(PoisonError::into_inner) {
+            mps.tell(&mut command);
+        }
+        let theirs = Stdio::from(std::os::fd::OwnedFd::from(theirs));
+        let child = command.stdin(theirs).stdout(Stdio::null()).spawn().map_err(wrong)?;
+        Link::new(ours, child).map_err(wrong)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg(SUBCOMMAND);
+        for folder in &self.folders {
+            command.arg("--library").arg(folder);
+        }
+        command
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workers").field("program", &self.program).finish_non_exhaustive()
+    }
+}
