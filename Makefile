@@ -7,7 +7,7 @@ SEED ?= 1
 BUILT = $(or $(CARGO_TARGET_DIR),target)
 FERMATA ?= $(BUILT)/release/fermata
 
-.PHONY: help setup test fmt lint unit loom clients sims benches deny demo demo-sim bench bench-scheduler bench-planner bench-serving bench-variable sim
+.PHONY: help setup setup-gpu test fmt lint unit loom clients sims benches deny demo demo-sim bench bench-scheduler bench-planner bench-serving bench-variable sim
 .DEFAULT_GOAL := help
 
 help: ## List these recipes
@@ -15,6 +15,9 @@ help: ## List these recipes
 
 setup: ## Fetch ONNX Runtime and the models of the tests into .fermata, once
 	@$(PYTHON) scripts/setup.py
+
+setup-gpu: ## Fetch ONNX Runtime for GPUs into .fermata/lib-cuda (250 MB); CUDA 13 and cuDNN 9 must be there
+	@$(PYTHON) scripts/setup.py --gpu
 
 test: fmt lint unit loom clients sims benches deny ## Everything that must pass before a merge
 

@@ -23,6 +23,8 @@ HOME = ROOT / ".fermata"
 STAMP = HOME / "stamp.json"
 
 LIBRARY = "onnxruntime"
+# Only with --gpu: a quarter of a gigabyte.
+GPU_LIBRARY = "onnxruntime-gpu"
 WEIGHTS = ".safetensors"
 
 # Of each wheel: its version, the files wanted and where they go, its licence.
@@ -68,6 +70,16 @@ WHEELS = {
     ),
 }
 
+GPU_VERSION = "1.31.1"
+GPU_FILES = {
+    f"onnxruntime/capi/{name}": f"lib-cuda/{name}"
+    for name in (
+        f"libonnxruntime.so.{GPU_VERSION}",
+        "libonnxruntime_providers_cuda.so",
+        "libonnxruntime_providers_shared.so",
+    )
+}
+
 # Which wheel of several: fixed, so that it does not depend on the Python that runs this. Models are
 # the same in all of them.
 PYTHON = "3.11"
@@ -75,6 +87,10 @@ MACHINE_OF_MODELS = "x86_64"
 
 
 def main():
+    if sys.argv[1:] == ["--gpu"]:
+        return for_gpus()
+    if sys.argv[1:]:
+        sys.exit(f"setup: {' '.join(sys.argv[1:])} is not known; --gpu is")
     wanted = {"machine": platform.machine(), "wheels": {name: wheel[0] for name, wheel in WHEELS.items()}}
     # What is made here changes with how it is made.
     wanted["minilm"] = hashlib.sha256(Path(minilm.__file__).read_bytes()).hexdigest()
@@ -99,6 +115,16 @@ def main():
     print(f"setup: done, {HOME.relative_to(ROOT)} has the library and the models")
 
 
+def for_gpus():
+    """ONNX Runtime with its CUDA provider; CUDA 13 and cuDNN 9 must be on the machine."""
+    if all((HOME / place).exists() for place in GPU_FILES.values()):
+        return
+    print(f"setup: {GPU_LIBRARY} {GPU_VERSION}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        unpack(download(GPU_LIBRARY, GPU_VERSION, folder), GPU_FILES)
+    print("setup: done, .fermata/lib-cuda has the library (MIT, (c) Microsoft Corporation)")
+
+
 def stamp():
     """What an earlier run left, if its files are still there."""
     try:
@@ -110,7 +136,7 @@ def stamp():
 
 
 def download(name, version, folder):
-    machine = platform.machine() if name == LIBRARY else MACHINE_OF_MODELS
+    machine = platform.machine() if name in (LIBRARY, GPU_LIBRARY) else MACHINE_OF_MODELS
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
     command += ["--only-binary", ":all:", "--python-version", PYTHON, "--implementation", "cp"]
     command += ["--platform", f"manylinux_2_28_{machine}", "--dest", folder, f"{name}=={version}"]

@@ -59,6 +59,12 @@ pub trait Session: Send {
         let _ = batch;
         None
     }
+
+    /// Whether batches of so many are known to be nothing new to the engine: it need not be warmed for them.
+    fn is_warm(&self, size: usize) -> bool {
+        let _ = size;
+        false
+    }
 }
 
 /// A batch that was begun.

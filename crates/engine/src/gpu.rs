@@ -20,6 +20,14 @@ pub struct Gpu {
     pub step: u32,
 }
 
+impl Gpu {
+    /// What a share with so many multiprocessors is called: what is measured on it is kept by this name, and counts for equal shares of
+    /// equal GPUs.
+    pub fn share_name(&self, multiprocessors: u32) -> String {
+        format!("{}, {multiprocessors} of {} multiprocessors", self.name, self.multiprocessors)
+    }
+}
+
 /// What is used of a GPU's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -39,7 +47,7 @@ pub enum Pressure {
 }
 
 /// A place on a GPU where batches run one after the other, on one share of it, apart from what runs on other seats: if it breaks,
-/// they go on. Models are loaded on each seat by itself.
+/// they go on. Models are loaded on each seat by itself. Its [`Engine::device`] is [`Gpu::share_name`] of the share that it has.
 pub trait Seat: Engine {
     /// On which GPU.
     fn gpu(&self) -> &Gpu;

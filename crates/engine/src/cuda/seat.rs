@@ -1,6 +1,6 @@
 //! A seat as the server has it: a worker process, what it is asked, and the batches on their way there and back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use fermata_core::Span;
 
 use super::link::{Link, Pending};
 use super::region::Region;
-use super::wire::{Form, Head, Question, Reply};
+use super::wire::{Form, Head, Question, Reply, captured_size};
 use super::workers::Workers;
 use crate::onnx::session::check_inputs;
 use crate::{
@@ -59,13 +59,9 @@ impl Engine for WorkerSeat {
     }
 
     fn device(&self) -> String {
-        let (name, all) = (&self.gpu.name, self.gpu.multiprocessors);
-        match self.lock().share.as_ref().filter(|(cut, _)| !cut.is_whole()) {
-            None => format!("{name}, {all} multiprocessors"),
-            Some((cut, part)) => {
-                format!("{name}, {} of {all} multiprocessors", cut.multiprocessors()[*part])
-            }
-        }
+        let share = |(cut, part): &(Cut, usize)| cut.multiprocessors()[*part];
+        let count = self.lock().share.as_ref().map_or(self.gpu.multiprocessors, share);
+        self.gpu.share_name(count)
     }
 
     fn load(&self, source: &Source) -> Result<Arc<dyn Model>, EngineError> {
@@ -206,6 +202,8 @@ struct Opened {
     _file: File,
     /// Slots that nobody uses.
     free: (Sender<usize>, Receiver<usize>),
+    /// Sizes that have run.
+    warm: Mutex<BTreeSet<usize>>,
 }
 
 impl Opened {
@@ -237,6 +235,7 @@ impl Opened {
                 let free = crossbeam_channel::unbounded();
                 (0..form.slots).for_each(|slot| _ = free.0.send(slot));
                 let (link, signature) = (link.clone(), signature.clone());
+                let warm = Mutex::default();
                 return Ok(Self {
                     link,
                     model,
@@ -246,10 +245,21 @@ impl Opened {
                     region,
                     _file: held,
                     free,
+                    warm,
                 });
             }
         }
         Err(wrong("it can neither be captured nor be run as it is".to_owned()))
+    }
+
+    /// The size at which a batch of so many runs.
+    fn size_of(&self, size: usize) -> usize {
+        if self.captured { captured_size(size, self.form.largest) } else { size }
+    }
+
+    fn note_warm(&self, size: usize) {
+        let size = self.size_of(size);
+        self.warm.lock().unwrap_or_else(PoisonError::into_inner).insert(size);
     }
 
     /// Brings a batch together in a slot. What is not captured is described.
@@ -361,6 +371,11 @@ impl Session for WorkerSession {
     fn begin(&mut self, batch: &[Inputs]) -> Option<Result<Box<dyn Running>, EngineError>> {
         Some(self.begin_batch(batch))
     }
+
+    fn is_warm(&self, size: usize) -> bool {
+        let size = self.opened.size_of(size);
+        self.opened.warm.lock().unwrap_or_else(PoisonError::into_inner).contains(&size)
+    }
 }
 
 /// A slot that is used; free again when this is dropped.
@@ -387,6 +402,7 @@ impl Running for Flight {
         let Self { slot, size, pending } = *self;
         match pending.wait()? {
             Reply::Ran { ns, heads } => {
+                slot.opened.note_warm(size);
                 let outputs = slot.opened.scatter(slot.slot, size, heads);
                 Ok(Ended { outputs, took: Span(ns) })
             }

@@ -1,5 +1,6 @@
 //! Starts worker processes, and asks for the GPUs of this machine without loading anything of CUDA here.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,12 @@ pub struct Workers {
     folders: Vec<PathBuf>,
     mps: Mutex<Option<Mps>>,
 }
+
+/// Of the linker.
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+/// Where NVIDIA's packages put CUDA.
+const CUDA_FOLDERS: [&str; 2] =
+    ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];
 
 /// The hidden subcommand.
 pub const SUBCOMMAND: &str = "gpu-worker";
@@ -86,11 +93,22 @@ impl Workers {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        command.arg(SUBCOMMAND);
+        command.arg(SUBCOMMAND).env(LIBRARY_PATH, self.library_path());
         for folder in &self.folders {
             command.arg("--library").arg(folder);
         }
         command
+    }
+}
+
+impl Workers {
+    /// Where a worker's linker looks: ONNX Runtime's CUDA provider names the libraries of CUDA, and not where they are.
+    fn library_path(&self) -> OsString {
+        let said = std::env::var_os(LIBRARY_PATH).unwrap_or_default();
+        let known = CUDA_FOLDERS.into_iter().map(PathBuf::from).filter(|folder| folder.is_dir());
+        let all = self.folders.iter().cloned().chain(std::env::split_paths(&said)).chain(known);
+        // A folder whose name has a colon cannot be said; the others are lost with it, and the linker says what it misses.
+        std::env::join_paths(all).unwrap_or(said)
     }
 }
 

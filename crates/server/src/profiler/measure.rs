@@ -154,7 +154,10 @@ pub fn warm(
 ) -> Result<(), EngineError> {
     let sizes = sizes.clamp(1, signature.max_batch.max(1));
     let batch = vec![item(signature, shapes).map_err(EngineError::Run)?; sizes];
-    (1..=sizes).try_for_each(|size| session.run(&batch[..size]).map(drop))
+    (1..=sizes).try_for_each(|size| match session.is_warm(size) {
+        true => Ok(()),
+        false => session.run(&batch[..size]).map(drop),
+    })
 }
 
 /// Whether a size is timed: each of the first, then eight to the octave.
