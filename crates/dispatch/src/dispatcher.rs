@@ -185,6 +185,7 @@ impl Dispatcher {
                 let slot = &mut self.models[model.index()];
                 assert!(slot.is_none(), "model {model} was added twice");
                 *slot = Some(ModelMachine::new(now, &spec, self.rules, self.network));
+                self.rank.set_data(model, spec.data);
                 self.market.report(None, Some(Report::default()));
             }
             Event::Cancel { model, request, deadline } => {
@@ -335,7 +336,7 @@ mod tests {
     fn a_request_without_a_deadline_for_a_model_that_runs_nowhere_is_dropped() {
         let mut dispatcher = Dispatcher::new(Rules::EAGER, Network::default());
         let mut actions = Actions::default();
-        let spec = Arc::new(ModelSpec { slo: Span::from_ms(25.0), profiles: vec![None] });
+        let spec = Arc::new(ModelSpec::new(Span::from_ms(25.0), vec![None]));
         let model = ModelId(0);
         dispatcher.handle(Time::START, Event::AddModel { model, spec, gap: None }, &mut actions);
         let event =

@@ -139,12 +139,19 @@ pub struct ModelSpec {
     pub slo: Span,
     /// Its profile on each class of executor; `None` where it cannot run.
     pub profiles: Vec<Option<Arc<Profile>>>,
+    /// To bring the input of one request to an executor, beyond what the network takes for any: large inputs take longer.
+    pub data: Span,
 }
 
 impl ModelSpec {
     /// A model on a pool whose executors are all of one class.
     pub fn uniform(slo: Span, profile: Profile) -> Self {
-        Self { slo, profiles: vec![Some(Arc::new(profile))] }
+        Self::new(slo, vec![Some(Arc::new(profile))])
+    }
+
+    /// A model by class of executor.
+    pub fn new(slo: Span, profiles: Vec<Option<Arc<Profile>>>) -> Self {
+        Self { slo, profiles, data: Span::ZERO }
     }
 
     /// The profile on a class, if the model can run there.
@@ -165,6 +172,12 @@ pub struct Network {
 }
 
 impl Network {
+    /// The same, for requests of a model.
+    #[inline]
+    pub fn carrying(self, spec: &ModelSpec) -> Self {
+        Self { data: self.data + spec.data, ..self }
+    }
+
     /// From the decision to the start of a batch of `size` on an idle executor.
     #[inline]
     pub fn lead(&self, size: usize) -> Span {

@@ -91,6 +91,7 @@ macro_rules! view {
 impl ModelMachine {
     /// A model with nothing waiting.
     pub fn new(now: Time, spec: &ModelSpec, rules: Rules, network: Network) -> Self {
+        let network = network.carrying(spec);
         let lanes = lanes(spec, network);
         let mixed = mixed(spec, &lanes, rules, network);
         Self {

@@ -54,6 +54,8 @@ pub struct RankMachine {
     active: usize,
     /// How many models there is room for.
     models: usize,
+    /// By model: to bring the input of one of its requests to an executor, beyond the network's; zero for those that are missing.
+    data: Vec<Span>,
 }
 
 /// One class: its executors, and each model's candidate for it.
@@ -176,6 +178,24 @@ impl RankMachine {
         for class in &mut self.classes {
             class.grow(self.models);
         }
+    }
+
+    /// To bring the input of a request of this model to an executor takes so much beyond what the network takes for any.
+    pub fn set_data(&mut self, model: ModelId, data: Span) {
+        if model.index() >= self.data.len() {
+            if data == Span::ZERO {
+                return;
+            }
+            self.data.resize(model.index() + 1, Span::ZERO);
+        }
+        self.data[model.index()] = data;
+    }
+
+    /// From the decision to the start of a model's candidate on an idle executor.
+    #[inline]
+    fn lead(&self, model: usize, size: u32) -> Span {
+        let data = self.data.get(model).copied().unwrap_or(Span::ZERO);
+        self.network.lead(size as usize) + data * u64::from(size)
     }
 
     /// A model's candidate for a class changed. There must be room for the model.
@@ -324,18 +344,19 @@ impl RankMachine {
     }
 
     fn poll_class(&mut self, now: Time, class: ClassId) -> Option<Grant> {
-        let ranks = &mut self.classes[class.index()];
+        let ranks = &self.classes[class.index()];
         let model = ranks.waiting.first()?;
         let executor = match ranks.idle.first() {
             Some(executor) => executor,
             None => {
-                let lead = self.network.lead(ranks.asks[model].size as usize);
-                if ranks.free.earliest() - lead > now {
+                let (size, free) = (ranks.asks[model].size, ranks.free.earliest());
+                if free - self.lead(model, size) > now {
                     return None;
                 }
-                ranks.free.first()?
+                self.classes[class.index()].free.first()?
             }
         };
+        let ranks = &mut self.classes[class.index()];
         ranks.waiting.clear(model);
         ranks.idle.remove(executor);
         ranks.free.clear(executor);
@@ -352,7 +373,7 @@ impl RankMachine {
     /// When the first busy executor can be granted to the most urgent waiting candidate.
     fn available(&self, class: &ClassRank) -> Time {
         let Some(model) = class.waiting.first() else { return Time::NEVER };
-        class.free.earliest() - self.network.lead(class.asks[model].size as usize)
+        class.free.earliest() - self.lead(model, class.asks[model].size)
     }
 
     fn class_mut(&mut self, class: ClassId) -> &mut ClassRank {

@@ -265,13 +265,13 @@ fn spec(model: u32) -> Arc<ModelSpec> {
     let slo = Span::from_ms(40.0);
     if model == 0 {
         let profiles = [1.0, 1.6].map(|slower| Some(Arc::new(uncertain(slower))));
-        return Arc::new(ModelSpec { slo, profiles: profiles.into() });
+        return Arc::new(ModelSpec::new(slo, profiles.into()));
     }
     let profile = |beta: f64| {
         Arc::new(Profile::linear(Span::from_ms(1.0), Span::from_ms(beta), slo).unwrap())
     };
     let profiles = vec![(model != 2).then(|| profile(5.0)), (model != 1).then(|| profile(9.0))];
-    Arc::new(ModelSpec { slo, profiles })
+    Arc::new(ModelSpec::new(slo, profiles))
 }
 
 /// Short requests of one kind, long ones of another, and none of a third that come nevertheless.

@@ -320,6 +320,6 @@ impl<'a> Words<'a> {
                 Some(Arc::new(profile.unwrap_or_else(|_| self.fail("profile"))))
             });
         }
-        ModelSpec { slo, profiles }
+        ModelSpec::new(slo, profiles)
     }
 }

@@ -286,5 +286,5 @@ fn spec(model: u32, classes: u16) -> ModelSpec {
         Profile::linear(ms(alpha * slower), ms(beta * slower), slo).unwrap()
     };
     let on = |class| (classes == 1 || model != 2 || class == 1).then(|| Arc::new(profile(class)));
-    ModelSpec { slo, profiles: (0..classes).map(on).collect() }
+    ModelSpec::new(slo, (0..classes).map(on).collect())
 }

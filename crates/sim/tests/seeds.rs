@@ -192,7 +192,7 @@ fn uncertain(seed: u64) -> Scenario {
             load.spec.profiles.iter().map(|profile| {
                 profile.as_ref().map(|_| Arc::new(Profile::spread_out(spread.clone())))
             });
-        load.spec = Arc::new(ModelSpec { slo: load.spec.slo, profiles: known.collect() });
+        load.spec = Arc::new(ModelSpec::new(load.spec.slo, known.collect()));
         let requests = (0..REQUESTS).map(|_| {
             let kind = random.random_range(0..=kinds);
             (run(random, kind.min(kinds - 1)), KindId(kind as u16))
@@ -217,7 +217,7 @@ fn spec(random: &mut Pcg64Mcg, classes: u16) -> ModelSpec {
         let profile = Profile::linear(Span::from_ms(alpha), Span::from_ms(beta), slo);
         profiles[0] = Some(Arc::new(profile.expect("latencies above zero")));
     }
-    ModelSpec { slo, profiles }
+    ModelSpec::new(slo, profiles)
 }
 
 /// What an executor can go through, without contradicting itself.

@@ -78,7 +78,7 @@ fn scenario_of(pools: &[Pool], changes: Changes<'_>) -> Result<SimFile, String> 
     }
     let load = |model: &&Model| {
         let slo = changes.slo.unwrap_or(model.spec.slo);
-        let spec = ModelSpec { slo, profiles: model.spec.profiles.clone() };
+        let spec = ModelSpec::new(slo, model.spec.profiles.clone());
         // Time begins with the first request, not with the start of the server.
         let times = model.arrivals.iter().map(|&time| Time::START + (time - first));
         // Each request keeps the deadline it had, unless another objective is asked for.

@@ -39,8 +39,7 @@ fn classes_that_disagree_about_the_kinds_are_planned_by_their_means() {
         Some(Arc::new(Profile::spread_out(Arc::new(spread))))
     };
     for (other, is_mixed) in [(2, true), (3, false)] {
-        let spec =
-            ModelSpec { slo: Span::from_ms(50.0), profiles: vec![profile(2), profile(other)] };
+        let spec = ModelSpec::new(Span::from_ms(50.0), vec![profile(2), profile(other)]);
         let lane = |class: u16| {
             let class = ClassId(class);
             Lane::new(class, spec.profile(class).unwrap(), Network::default())
