@@ -9,6 +9,7 @@ use fermata_dispatch::Policy;
 use crate::bench::{GpuletArgs, NexusArgs, OrlojArgs, SchedulerArgs, SymphonyArgs};
 use crate::gpu_worker::GpuWorkerArgs;
 use crate::load::LoadArgs;
+use crate::make_model::MakeModelArgs;
 use crate::models::ModelsArgs;
 use crate::plan::PlanArgs;
 use crate::profile::ProfileArgs;
@@ -51,6 +52,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     GpuWorker(GpuWorkerArgs),
     Load(LoadArgs),
+    MakeModel(MakeModelArgs),
     Models(ModelsArgs),
     Plan(PlanArgs),
     Profile(ProfileArgs),
@@ -63,6 +65,7 @@ pub(crate) enum Command {
 const EXAMPLES: &str = "Examples:
   fermata serve models --slo-ms 50                    serve a folder of ONNX models
   fermata profile models                              how long their batches take
+  fermata make-model resnet50 --repository models     a model to try it with
   fermata sim examples/resnet50.toml                  what happens to this load
   fermata sim examples/resnet50.toml --goodput        how much more it could be
   fermata plan examples/zoo.toml --confirm            how many GPUs these models need

@@ -10,6 +10,7 @@ mod client;
 mod gpu_worker;
 mod input;
 mod load;
+mod make_model;
 mod models;
 mod output;
 mod plan;
@@ -40,6 +41,7 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::GpuWorker(args) => gpu_worker::run(args),
         Command::Load(args) => load::run(args),
+        Command::MakeModel(args) => make_model::run(args),
         Command::Models(args) => models::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Profile(args) => profile::run(args),

@@ -1,7 +1,7 @@
 //! Operators on vectors and rows of vectors: products, sums, attention.
 //!
-//! Where ONNX Runtime has one kernel for several operators, these stand as it looks for them: Gelu in its form with Erf, and
-//! attention as BERT was exported.
+//! They are the standard's operators and nothing else, so that any engine runs them. Gelu stands in its form with Erf, for which
+//! ONNX Runtime has one kernel; its kernel for attention it finds in files of older operators only.
 
 use super::{Activation, Element, Graph, Tensor};
 use crate::proto::AttributeProto;
