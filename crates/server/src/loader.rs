@@ -12,9 +12,9 @@ use fermata_engine::{Emulated, Engine, EngineError, Model, Source};
 use crate::fleet::Fleet;
 use crate::kinds::Kinds;
 use crate::metrics::ModelMetrics;
-use crate::pool::{MakeSession, Place, PlaceError, Pool};
+use crate::pool::{MakeSession, Place, PlaceError, Pool, Profiles};
 use crate::profiler::online::{Alone, Online, Subject};
-use crate::profiler::{self, Correction, Known, Watch};
+use crate::profiler::{self, Known, Watch};
 use crate::registry::{Registry, Versions};
 use crate::repository::{EngineKind, ModelEntry, RepositoryError, Resolved, Version, resolve};
 use crate::served::Served;
@@ -104,7 +104,7 @@ impl Loader {
         let model = Emulated::new(resolved.signature.clone(), profile.clone())
             .with_alone_input(resolved.alone_input);
         let signature = resolved.signature.clone();
-        let make: Arc<MakeSession> = Arc::new(move || model.session(&signature));
+        let make: Arc<MakeSession> = Arc::new(move |_| model.session(&signature));
         let known = Known::of(profile.clone(), entry.settings.run_time);
         let spec = Arc::new(ModelSpec::uniform(resolved.slo, known.profile.clone()));
         let subject = self.subject(entry, known, make.clone(), Watch::Wall);
@@ -112,7 +112,7 @@ impl Loader {
         let pool =
             pool.map_err(|error| RepositoryError::layout(&entry.folder, error.to_string()))?;
         // What is emulated is as fast as it says.
-        let place = pool.add(&entry.name, spec, make, None);
+        let place = pool.add(&entry.name, spec, make, Profiles::True);
         Ok((place.map_err(|error| refused(entry, &error))?, subject))
     }
 
@@ -165,12 +165,12 @@ impl Loader {
         let (sizes, shapes) = (profile.max_batch(), resolved.shapes.clone());
         let alone: Arc<MakeSession> = Arc::new({
             let (model, signature) = (model.clone(), resolved.signature.clone());
-            move || model.session(&signature)
+            move |_| model.session(&signature)
         });
         let subject = self.subject(entry, known, alone, Watch::Thread);
         let (signature, first) = (resolved.signature.clone(), Mutex::new(Some(first)));
         // The one that was measured has run every batch size already.
-        let make = Arc::new(move || match first.lock().expect("nothing panics with it").take() {
+        let make = Arc::new(move |_| match first.lock().expect("nothing panics with it").take() {
             Some(first) => Ok(first),
             None => {
                 let mut session = model.session(&signature)?;
@@ -178,8 +178,7 @@ impl Loader {
                 Ok(session)
             }
         });
-        let correction = Correction::new(profile, slo);
-        let place = self.cpu.add(&entry.name, spec, make, Some(correction));
+        let place = self.cpu.add(&entry.name, spec, make, Profiles::Measured);
         Ok((resolved, place.map_err(|error| refused(entry, &error))?, subject))
     }
 }

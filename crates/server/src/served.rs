@@ -164,8 +164,8 @@ impl Served {
         let submit = |inputs: Vec<Tensor>| {
             let (reply, receiver) = oneshot::channel();
             let served = self.clone();
-            let guard =
-                self.place.submit(|id| Job { id, deadline, kind, arrival, inputs, served, reply });
+            let make = |id| Job::new(id, deadline, kind, arrival, inputs, served, reply);
+            let guard = self.place.submit(make);
             Pending { guard, reply: receiver }
         };
         // The timer of the runtime is too coarse to tell late from in time: it only ends a wait for an

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fermata_core::Span;
-use fermata_dispatch::Policy;
+use fermata_dispatch::{Network, Policy};
 use fermata_engine::{Engine, EngineError};
 use tokio::net::TcpListener;
 
@@ -203,6 +203,8 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
             executors_max,
             policy,
             margin,
+            network: Network::default(),
+            on_lost: None,
             recorder,
             scheduler_threads,
         };

@@ -7,9 +7,11 @@ use axum::http::header;
 use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use axum::{Json, Router};
+use fermata_core::Span;
 use serde::Serialize;
 
 use crate::metrics::Outcome;
+use crate::pool::Pool;
 use crate::served::Served;
 use crate::server::Server;
 
@@ -143,13 +145,7 @@ impl Status {
                     busy: advice.busy,
                     bad: advice.bad,
                     advised_executors: advice.executors,
-                    // The lowest ids come first and go last.
-                    busy_s: pool
-                        .gauges()
-                        .busy()
-                        .take(pool.executors())
-                        .map(|busy| busy.0 as f64 / 1e9)
-                        .collect(),
+                    busy_s: busy(&pool),
                 })
                 .collect(),
             plan: PlanStatus::of(server),
@@ -158,6 +154,13 @@ impl Status {
                 .collect(),
         }
     }
+}
+
+/// The busy time of each executor that a pool has, in seconds.
+fn busy(pool: &Pool) -> Vec<f64> {
+    let all: Vec<Span> = pool.gauges().busy().collect();
+    let there = pool.executors_list().into_iter();
+    there.map(|(executor, ..)| all[executor.index()].0 as f64 / 1e9).collect()
 }
 
 impl PlanStatus {

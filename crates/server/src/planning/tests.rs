@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use fermata_core::Profile;
-use fermata_dispatch::Policy;
+use fermata_dispatch::{Network, Policy};
 use fermata_engine::{DataType, EngineError, Tensor};
 use tokio::task::JoinHandle;
 
@@ -88,6 +88,8 @@ impl Bed {
                 executors_max,
                 policy: Policy::FERMATA,
                 margin: Span::ZERO,
+                network: Network::default(),
+                on_lost: None,
                 recorder: None,
                 scheduler_threads: 0,
             };

@@ -5,6 +5,7 @@ use fermata_dispatch::{Actions, Dispatch, Event};
 
 use super::CLASS;
 use super::clock::Clock;
+use super::executor::Lost;
 use super::inbox::Message;
 use super::margin::{LATE_MIN, Lateness, Learner};
 use super::tray::Tray;
@@ -96,23 +97,32 @@ impl Driver {
                     self.handle(Event::Cancel { model, request, deadline });
                 }
             }
-            Message::Add { model, name, spec, sessions, correction, reply } => {
-                self.tray.install(model, spec.clone(), sessions, correction);
+            Message::Add { model, name, spec, sessions, profiles, reply } => {
+                self.tray.install(model, spec.clone(), sessions, profiles);
                 self.handle_named(Event::AddModel { model, spec, gap: None }, &name);
                 // Whoever asked for it waits.
                 let _ = reply.send(());
             }
-            Message::Join { executor, hand, sessions } => {
-                self.tray.admit(executor, hand, sessions);
-                self.handle(Event::Join { executor, class: CLASS });
+            Message::Join { executor, class, hand, sessions } => {
+                self.tray.admit(executor, class, hand, sessions);
+                self.handle(Event::Join { executor, class });
             }
             Message::Leave { executor } => {
-                self.handle(Event::Leave { executor });
-                self.tray.release(executor);
+                // It may have broken meanwhile.
+                if self.tray.employs(executor) {
+                    self.handle(Event::Leave { executor });
+                    self.tray.release(executor);
+                }
             }
+            Message::Lost(lost) => self.lose(lost),
             Message::Remove { model } => {
                 self.handle(Event::RemoveModel { model });
                 self.tray.uninstall(model);
+            }
+            Message::Respec { model, spec } => {
+                if let Some(spec) = self.tray.respec(model, &spec) {
+                    self.handle(Event::Profile { model, spec });
+                }
             }
             Message::Respread { model, spread } => {
                 if let Some(spec) = self.tray.respread(model, spread) {
@@ -120,6 +130,19 @@ impl Driver {
                 }
             }
             Message::Stop => self.tray.stop(),
+        }
+    }
+
+    /// An executor broke: dispatch queues again what it had.
+    fn lose(&mut self, lost: Lost) {
+        let executor = lost.executor;
+        let unwanted = self.tray.take_back(lost);
+        self.handle(Event::Fail { executor });
+        for (model, request, deadline) in unwanted {
+            // Dispatch may have dropped it, or sent it along with others: then it leaves with them.
+            if self.tray.has(request) {
+                self.handle(Event::Cancel { model, request, deadline });
+            }
         }
     }
 

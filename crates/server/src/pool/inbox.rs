@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use fermata_core::{ExecutorId, ModelId, RequestId, Spread, Time};
+use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Spread, Time};
 use fermata_dispatch::ModelSpec;
 use fermata_engine::Session;
 
 use super::desk::Desk;
-use super::executor::{Ran, Work};
+use super::executor::{Lost, Ran, Work};
 use super::job::Job;
+use super::model::Profiles;
 use super::threads::Threads;
-use crate::profiler::Correction;
 
 /// A session of one model.
 pub(super) type SessionOf = (ModelId, Box<dyn Session>);
@@ -25,7 +25,7 @@ pub(super) enum Message {
         spec: Arc<ModelSpec>,
         /// For each executor.
         sessions: Vec<(ExecutorId, Box<dyn Session>)>,
-        correction: Option<Correction>,
+        profiles: Profiles,
         /// It is served from now on. Dropped, if it is too late for that.
         reply: Sender<()>,
     },
@@ -34,13 +34,17 @@ pub(super) enum Message {
     /// Nobody waits for a request any more.
     Cancel { model: ModelId, request: RequestId, deadline: Time },
     /// An executor came, with a session of each model.
-    Join { executor: ExecutorId, hand: Sender<Work>, sessions: Vec<SessionOf> },
+    Join { executor: ExecutorId, class: ClassId, hand: Sender<Work>, sessions: Vec<SessionOf> },
     /// An executor goes when it has finished what it runs.
     Leave { executor: ExecutorId },
+    /// An executor broke.
+    Lost(Lost),
     /// An executor finished a batch.
     Ran(Ran),
     /// Serve a model no longer. No request of it waits or runs.
     Remove { model: ModelId },
+    /// A model has other profiles.
+    Respec { model: ModelId, spec: Arc<ModelSpec> },
     /// What requests of a model take has become something else.
     Respread { model: ModelId, spread: Arc<Spread> },
     /// Finish what is there, then end.
@@ -57,6 +61,11 @@ pub(super) enum Inbox {
 }
 
 impl Inbox {
+    /// Whether executors may come, go and break: whoever decides takes back what they had.
+    pub(super) fn takes_back(&self) -> bool {
+        matches!(self, Self::Desk(_))
+    }
+
     /// Hands a message in. One that comes after the end is dropped, with whatever waits for it.
     pub(super) fn send(&self, message: Message) {
         match self {

@@ -4,6 +4,7 @@
 //! models. Requests leave through their own reply. The dispatcher sees ids only; what is around it keeps the payloads
 //! by id and hands them to the executor that was granted.
 
+mod ahead;
 mod clock;
 mod crew;
 mod desk;
@@ -14,6 +15,8 @@ mod ids;
 mod inbox;
 mod job;
 mod margin;
+mod model;
+mod roster;
 mod threads;
 mod tray;
 
@@ -21,38 +24,43 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use arc_swap::ArcSwap;
 use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Span, Spread, Time};
 use fermata_dispatch::{ModelSpec, Network, Policy, Rules};
 use fermata_engine::EngineError;
 
 pub use clock::{Clock, span};
+pub use crew::GrowError;
 pub(crate) use crew::MakeSession;
 pub use gauges::Gauges;
 pub(crate) use job::{Finished, Job, Refused};
+pub(crate) use model::Profiles;
 
 use crate::metrics::Advisor;
-use crate::profiler::Correction;
 use crate::recording::Recorder;
 use crew::Crew;
 use desk::Desk;
 use driver::Driver;
+use executor::Premises;
 use ids::Ids;
 use inbox::{Inbox, Message};
 use margin::{Learner, Margin};
 use tray::Tray;
 
-/// Every class of executor that a pool has: so far all are equal.
+/// The class of executors where all are equal: of those that a pool begins with, and on which requests are run alone.
 pub(crate) const CLASS: ClassId = ClassId(0);
 
+/// Told that an executor of some origin broke.
+pub type OnLost = dyn Fn(usize) + Send + Sync;
+
 /// What a pool is made of.
-#[derive(Debug)]
 pub struct PoolConfig {
     /// Its name, in logs and metrics.
     pub name: String,
-    /// How many executors it has at the start.
+    /// How many executors it has at the start. Each is of the first class, and its origin is its number.
     pub executors: usize,
     /// How many it may have later. They come and go only where dispatch is in one piece.
     pub executors_max: usize,
@@ -60,6 +68,11 @@ pub struct PoolConfig {
     pub policy: Policy,
     /// What comes off every deadline at least, for the way back to the client.
     pub margin: Span,
+    /// How long before a batch its executor must hear of it: the next one is on its way while one runs.
+    pub network: Network,
+    /// Called when an executor broke, on its thread, after what it had went back to the queue. Whoever can bring it back may let
+    /// it join again from there.
+    pub on_lost: Option<Arc<OnLost>>,
     /// Where its events are written.
     pub recorder: Option<Recorder>,
     /// How many threads have its models, beside one that ranks them; with none, whoever brings a message decides.
@@ -69,16 +82,11 @@ pub struct PoolConfig {
 /// A running pool. When the last handle and the last model are gone, its threads end.
 #[derive(Debug)]
 pub struct Pool {
-    name: String,
-    clock: Clock,
+    premises: Premises,
     executors_max: usize,
-    /// Those that take batches.
-    active: AtomicUsize,
     crew: Mutex<Crew>,
     advisor: Advisor,
-    inbox: Inbox,
     ids: Arc<Ids>,
-    gauges: Arc<Gauges>,
     margin: Arc<Margin>,
     next_request: AtomicU64,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -93,10 +101,11 @@ impl Pool {
             executors_max,
             policy,
             margin,
+            network,
+            on_lost,
             recorder,
             scheduler_threads,
         } = config;
-        let gauges = Arc::new(Gauges::new(executors_max));
         let (hands, work): (Vec<_>, Vec<_>) =
             (0..executors).map(|_| crossbeam_channel::unbounded()).unzip();
         let margin = Arc::new(Margin::new(margin));
@@ -104,34 +113,34 @@ impl Pool {
         let (inbox, ids, threads) = if scheduler_threads == 0 {
             let ids = Arc::new(Ids::new(u32::MAX as usize));
             let tray = Tray::new(hands, ids.clone());
-            let dispatcher = policy.dispatcher(Network::default());
+            let dispatcher = policy.dispatcher(network);
             let driver = Driver::new(dispatcher, clock, tray, recorder, learner);
             let (desk, timer) = Desk::open(driver, clock, &name)?;
             (Inbox::Desk(desk), ids, vec![timer])
         } else {
+            let refused = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
             let rules = in_pieces(policy, recorder.is_some(), executors_max != executors)
-                .map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
+                .map_err(refused)?;
+            if network != Network::default() {
+                return Err(refused(AHEAD_IN_PIECES));
+            }
             let ids = Arc::new(Ids::new(threads::MODELS_MAX));
             let (inbox, threads) =
                 threads::start(&name, rules, scheduler_threads, clock, &hands, &ids, learner)?;
             (Inbox::Threads(inbox), ids, threads)
         };
-        let mut crew = Crew::default();
+        let gauges = Arc::new(Gauges::new(executors_max));
+        let roster = Arc::default();
+        let premises = Premises { pool: name.into(), clock, inbox, gauges, roster, on_lost };
         for (executor, work) in (0..).map(ExecutorId).zip(work) {
-            gauges.open(executor);
-            let (inbox, gauges) = (inbox.clone(), gauges.clone());
-            crew.take_seat(executor::start(&name, executor, work, clock, inbox, gauges)?);
+            premises.hire(executor, executor.index(), CLASS, work)?;
         }
         Ok(Arc::new(Self {
-            name,
-            clock,
+            premises,
             executors_max,
-            active: AtomicUsize::new(executors),
-            crew: Mutex::new(crew),
+            crew: Mutex::default(),
             advisor: Advisor::default(),
-            inbox,
             ids,
-            gauges,
             margin,
             next_request: AtomicU64::new(0),
             threads: Mutex::new(threads),
@@ -140,12 +149,12 @@ impl Pool {
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.premises.pool
     }
 
     /// The clock by which it decides.
     pub fn clock(&self) -> Clock {
-        self.clock
+        self.premises.clock
     }
 
     /// How long before a deadline a batch should be done, for answers to be in time.
@@ -153,9 +162,9 @@ impl Pool {
         self.margin.get()
     }
 
-    /// How many executors it has.
+    /// How many executors it has that take batches.
     pub fn executors(&self) -> usize {
-        self.active.load(Ordering::Relaxed)
+        self.premises.roster.count()
     }
 
     /// Keeps what is known of its load.
@@ -165,7 +174,7 @@ impl Pool {
 
     /// What its executors did.
     pub fn gauges(&self) -> &Gauges {
-        &self.gauges
+        &self.premises.gauges
     }
 
     /// Serves a model from now on, with one session for each executor that there is or will be.
@@ -174,20 +183,25 @@ impl Pool {
         name: &str,
         spec: Arc<ModelSpec>,
         make: Arc<MakeSession>,
-        correction: Option<Correction>,
+        profiles: Profiles,
     ) -> Result<Place, PlaceError> {
+        self.check_classes(&spec)?;
         let mut crew = self.crew();
-        let sessions = crew.active().map(|executor| Ok((executor, make()?)));
+        let active = self.executors_list().into_iter();
+        let sessions = active.map(|(executor, origin, _)| Ok((executor, make(origin)?)));
         let sessions = sessions.collect::<Result<Vec<_>, EngineError>>()?;
-        let full = || PlaceError::Full { pool: self.name.clone(), most: threads::MODELS_MAX };
+        let full = || {
+            let pool = self.name().to_owned();
+            PlaceError::Full { pool, most: threads::MODELS_MAX }
+        };
         let model = self.ids.take().ok_or_else(full)?;
         let (reply, added) = crossbeam_channel::bounded(1);
         let name = name.to_owned();
-        self.send(Message::Add { model, name, spec: spec.clone(), sessions, correction, reply });
+        self.send(Message::Add { model, name, spec: spec.clone(), sessions, profiles, reply });
         // A load may take so long that the pool is stopped meanwhile.
         added.recv().map_err(|_| PlaceError::Stopping)?;
         crew.learn(model, &make);
-        Ok(Place { pool: self.clone(), model, spec, make })
+        Ok(Place { pool: self.clone(), model, spec: ArcSwap::new(spec), make })
     }
 
     /// Finishes what is there, and ends the threads. Requests that come later are lost: stop them first.
@@ -201,7 +215,27 @@ impl Pool {
     }
 
     fn send(&self, message: Message) {
-        self.inbox.send(message);
+        self.premises.inbox.send(message);
+    }
+
+    /// On threads there is room for one class.
+    fn check_classes(&self, spec: &ModelSpec) -> Result<(), PlaceError> {
+        match self.premises.inbox.takes_back() || spec.profiles.len() <= 1 {
+            true => Ok(()),
+            false => Err(PlaceError::Classes { pool: self.name().to_owned() }),
+        }
+    }
+}
+
+impl fmt::Debug for PoolConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, executors, executors_max, policy, .. } = self;
+        f.debug_struct("PoolConfig")
+            .field("name", name)
+            .field("executors", executors)
+            .field("executors_max", executors_max)
+            .field("policy", policy)
+            .finish_non_exhaustive()
     }
 }
 
@@ -224,6 +258,9 @@ pub fn in_pieces(policy: Policy, recorded: bool, resized: bool) -> Result<Rules,
     }
 }
 
+const AHEAD_IN_PIECES: &str =
+    "batches are given ahead only where the dispatcher is in one piece: it goes with 0 only";
+
 /// Why a pool does not take a model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaceError {
@@ -238,14 +275,17 @@ pub(crate) enum PlaceError {
         "too many models for the scheduler threads of pool '{pool}', which have room for {most}"
     )]
     Full { pool: String, most: usize },
+    /// It has one class of executors.
+    #[error("the scheduler threads of pool '{pool}' have room for one class of executors only")]
+    Classes { pool: String },
 }
 
 /// A model's place in a pool. Giving it up ends its service there.
 pub(crate) struct Place {
     pool: Arc<Pool>,
     model: ModelId,
-    /// What dispatch was told of it when it came.
-    spec: Arc<ModelSpec>,
+    /// How fast it is, as it was measured.
+    spec: ArcSwap<ModelSpec>,
     make: Arc<MakeSession>,
 }
 
@@ -256,13 +296,25 @@ impl Place {
     }
 
     /// How fast it is said to be.
-    pub(crate) fn spec(&self) -> &ModelSpec {
-        &self.spec
+    pub(crate) fn spec(&self) -> Arc<ModelSpec> {
+        self.spec.load_full()
     }
 
     /// A place for the same model in another pool.
     pub(crate) fn another_in(&self, pool: &Arc<Pool>, name: &str) -> Result<Self, PlaceError> {
-        pool.add(name, self.spec.clone(), self.make.clone(), None)
+        pool.add(name, self.spec(), self.make.clone(), Profiles::True)
+    }
+
+    /// Tells dispatch of other profiles: of one more class, say, or of one less. What was learned of those that stay is kept.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for pools of GPU shares, which are made elsewhere")
+    )]
+    pub(crate) fn respec(&self, spec: Arc<ModelSpec>) -> Result<(), PlaceError> {
+        self.pool.check_classes(&spec)?;
+        self.spec.store(spec.clone());
+        self.pool.send(Message::Respec { model: self.model, spec });
+        Ok(())
     }
 
     /// Tells dispatch that requests take something else than before.
@@ -289,7 +341,7 @@ impl Drop for Place {
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Place")
-            .field("pool", &self.pool.name)
+            .field("pool", &self.pool.name())
             .field("model", &self.model)
             .finish_non_exhaustive()
     }
@@ -321,61 +373,4 @@ impl Drop for Guard<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use fermata_core::Profile;
-
-    use super::*;
-
-    fn config(scheduler_threads: usize) -> PoolConfig {
-        PoolConfig {
-            name: "test".to_owned(),
-            executors: 0,
-            executors_max: 0,
-            policy: Policy::FERMATA,
-            margin: Span::ZERO,
-            recorder: None,
-            scheduler_threads,
-        }
-    }
-
-    fn add(pool: &Arc<Pool>) -> Result<Place, PlaceError> {
-        let profile = Profile::from_table([Span::from_ms(1.0)]).unwrap();
-        let spec = Arc::new(ModelSpec::uniform(Span::from_ms(9.0), profile));
-        pool.add("net", spec, Arc::new(|| unreachable!("there is no executor")), None)
-    }
-
-    #[test]
-    fn a_pool_that_was_stopped_takes_no_more_models() {
-        for threads in [0, 1, 3] {
-            let pool = Pool::start(config(threads), Clock::start()).unwrap();
-            let early = add(&pool);
-            assert!(early.is_ok());
-            pool.stop();
-            assert_eq!(add(&pool).unwrap_err().to_string(), "the server is stopping");
-        }
-    }
-
-    #[test]
-    fn threads_refuse_one_model_more_than_they_have_room_for() {
-        let pool = Pool::start(config(3), Clock::start()).unwrap();
-        let mut places: Vec<_> = (0..threads::MODELS_MAX).map(|_| add(&pool).unwrap()).collect();
-        assert!(add(&pool).unwrap_err().to_string().starts_with("too many models for"));
-        places.pop();
-        // Its id is free once its thread has forgotten it.
-        while add(&pool).is_err() {
-            std::thread::yield_now();
-        }
-        pool.stop();
-    }
-
-    #[test]
-    fn what_needs_one_dispatcher_is_not_decided_on_threads() {
-        assert!(in_pieces(Policy::FERMATA, false, false).is_ok());
-        assert!(in_pieces(Policy::FERMATA, true, false).unwrap_err().contains("--record"));
-        assert!(in_pieces(Policy::FERMATA, false, true).unwrap_err().contains("planning"));
-        assert!(in_pieces(Policy::Clockwork, false, false).is_err());
-        let refused =
-            Pool::start(PoolConfig { policy: Policy::Clockwork, ..config(1) }, Clock::start());
-        assert!(refused.is_err());
-    }
-}
+mod tests;

@@ -8,20 +8,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use fermata_core::{ExecutorId, ModelId, Profile, RequestId, Spread, Time};
+use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Spread, Time};
 use fermata_dispatch::{Action, Actions, ModelSpec};
 use fermata_engine::Session;
 
 use super::CLASS;
-use super::executor::{Batch, Ran, Work};
+use super::executor::{Batch, Lost, Ran, Work};
 use super::ids::Ids;
 use super::inbox::SessionOf;
 use super::job::{Job, Refused};
-use crate::profiler::Correction;
+use super::model::{Model, Profiles};
 
 pub(super) struct Tray {
     /// To the executors that take batches, by id.
-    hands: Vec<Option<Sender<Work>>>,
+    hands: Vec<Option<Hand>>,
     jobs: HashMap<RequestId, Job>,
     models: HashMap<ModelId, Model>,
     ids: Arc<Ids>,
@@ -30,25 +30,25 @@ pub(super) struct Tray {
     stopping: bool,
 }
 
-struct Model {
-    spec: Arc<ModelSpec>,
-    correction: Option<Correction>,
+/// What is given to an executor goes through this. When it is dropped, the executor finishes what it has and ends.
+struct Hand {
+    work: Sender<Work>,
+    class: ClassId,
 }
 
-impl Model {
-    fn is_spread(&self) -> bool {
-        self.spec.profile(CLASS).is_some_and(|profile| profile.spread().is_some())
-    }
-
-    fn set(&mut self, profile: Profile) -> Arc<ModelSpec> {
-        self.spec = Arc::new(ModelSpec::uniform(self.spec.slo, profile));
-        self.spec.clone()
+impl Hand {
+    fn give(&self, work: Work) {
+        // Executors end after those who give them work. One that broke gives back what is still there.
+        let _ = self.work.send(work);
     }
 }
+
+/// A request that dispatch has, and that is not to run: its model, its id, and its deadline.
+type Unwanted = (ModelId, RequestId, Time);
 
 impl Tray {
     pub(super) fn new(hands: Vec<Sender<Work>>, ids: Arc<Ids>) -> Self {
-        let hands = hands.into_iter().map(Some).collect();
+        let hands = hands.into_iter().map(|work| Some(Hand { work, class: CLASS })).collect();
         let (jobs, models) = (HashMap::new(), HashMap::new());
         Self { hands, jobs, models, ids, running: 0, stopping: false }
     }
@@ -57,16 +57,18 @@ impl Tray {
     pub(super) fn admit(
         &mut self,
         executor: ExecutorId,
-        hand: Sender<Work>,
+        class: ClassId,
+        work: Sender<Work>,
         sessions: Vec<SessionOf>,
     ) {
+        let hand = Hand { work, class };
         for (model, session) in sessions {
             if self.models.contains_key(&model) {
-                send(&hand, Work::Install { model, session });
+                hand.give(Work::Install { model, session });
             }
         }
         if executor.index() >= self.hands.len() {
-            self.hands.resize(executor.index() + 1, None);
+            self.hands.resize_with(executor.index() + 1, || None);
         }
         self.hands[executor.index()] = Some(hand);
     }
@@ -74,6 +76,33 @@ impl Tray {
     /// An executor goes: it finishes what it was given, and then ends, since nobody can give it more.
     pub(super) fn release(&mut self, executor: ExecutorId) {
         self.hands[executor.index()] = None;
+    }
+
+    /// Whether an executor takes batches.
+    pub(super) fn employs(&self, executor: ExecutorId) -> bool {
+        self.hands.get(executor.index()).is_some_and(Option::is_some)
+    }
+
+    /// An executor broke: keeps what it had. Dispatch must queue all of that again; these are those that are not to run.
+    pub(super) fn take_back(&mut self, lost: Lost) -> Vec<Unwanted> {
+        let Lost { executor, batches, work } = lost;
+        // Nobody can give it more from here on.
+        self.release(executor);
+        let given = work.try_iter().filter_map(|work| match work {
+            Work::Run(batch) => Some(batch),
+            Work::Install { .. } | Work::Uninstall { .. } => None,
+        });
+        let mut unwanted = Vec::new();
+        for Batch { model, jobs, .. } in batches.into_iter().chain(given) {
+            self.running -= 1;
+            for mut job in jobs {
+                if !job.come_back() {
+                    unwanted.push((model, job.id, job.deadline));
+                }
+                self.keep(job);
+            }
+        }
+        unwanted
     }
 
     /// How many executors there are at the start.
@@ -97,18 +126,21 @@ impl Tray {
         model: ModelId,
         spec: Arc<ModelSpec>,
         sessions: Vec<(ExecutorId, Box<dyn Session>)>,
-        correction: Option<Correction>,
+        profiles: Profiles,
     ) {
         for (executor, session) in sessions {
-            send(self.hand(executor), Work::Install { model, session });
+            // It may have broken since its session was asked for.
+            if let Some(hand) = &self.hands[executor.index()] {
+                hand.give(Work::Install { model, session });
+            }
         }
-        self.models.insert(model, Model { spec, correction });
+        self.models.insert(model, Model::new(spec, profiles));
     }
 
     /// Takes the sessions of a model back, after its last batch. Its id may be another's then.
     pub(super) fn uninstall(&mut self, model: ModelId) {
         for hand in self.hands.iter().flatten() {
-            send(hand, Work::Uninstall { model });
+            hand.give(Work::Uninstall { model });
         }
         self.models.remove(&model);
         self.ids.free(model);
@@ -119,17 +151,17 @@ impl Tray {
         for &action in &actions.list {
             match action {
                 Action::Drop { request, reason, .. } => {
-                    let job = self.take(request.id);
-                    // A client that went away needs no answer.
-                    let _ = job.reply.send(Err(Refused::Dropped(reason)));
+                    self.take(request.id).answer(Err(Refused::Dropped(reason)));
                 }
                 Action::Run { executor, model, start, latency, first, size } => {
                     let requests = actions.batch(first, size).iter();
                     let jobs = requests.map(|request| self.take(request.id)).collect();
                     self.running += 1;
-                    let spread = self.models.get(&model).is_some_and(Model::is_spread);
+                    let hand = self.hands[executor.index()].as_ref();
+                    let hand = hand.expect("who has left is not asked");
+                    let spread = self.models.get(&model).is_some_and(|m| m.is_spread(hand.class));
                     let batch = Batch { model, jobs, start, latency, spread };
-                    send(self.hand(executor), Work::Run(batch));
+                    hand.give(Work::Run(batch));
                 }
                 Action::Preempt { .. } => unreachable!("policies that preempt are not served with"),
             }
@@ -140,10 +172,16 @@ impl Tray {
     /// A batch has run. Learns from it how fast the model is now; says so, if that is news.
     pub(super) fn ran(&mut self, now: Time, ran: &Ran) -> Option<Arc<ModelSpec>> {
         self.running -= 1;
-        let model = self.models.get_mut(&ran.model)?;
-        let correction = model.correction.as_mut()?;
-        let profile = correction.observe(now, ran.size, ran.latency, ran.took)?;
-        Some(model.set(profile))
+        self.models.get_mut(&ran.model)?.observe(now, ran)
+    }
+
+    /// A model has other profiles. Says what is known of it now, if it is here.
+    pub(super) fn respec(
+        &mut self,
+        model: ModelId,
+        spec: &Arc<ModelSpec>,
+    ) -> Option<Arc<ModelSpec>> {
+        Some(self.models.get_mut(&model)?.respec(spec))
     }
 
     /// Requests of a model take something else than before. Says what is known of it now, if it is here.
@@ -152,12 +190,7 @@ impl Tray {
         model: ModelId,
         spread: Arc<Spread>,
     ) -> Option<Arc<ModelSpec>> {
-        let model = self.models.get_mut(&model)?;
-        let profile = match &mut model.correction {
-            Some(correction) => correction.rebase(spread, model.spec.slo),
-            None => Profile::spread_out(spread),
-        };
-        Some(model.set(profile))
+        self.models.get_mut(&model)?.respread(spread)
     }
 
     /// Nothing more will come.
@@ -175,10 +208,6 @@ impl Tray {
         self.hands.clear();
     }
 
-    fn hand(&self, executor: ExecutorId) -> &Sender<Work> {
-        self.hands[executor.index()].as_ref().expect("who has left is not asked")
-    }
-
     fn take(&mut self, request: RequestId) -> Job {
         self.jobs.remove(&request).expect("a request leaves once")
     }
@@ -188,9 +217,4 @@ impl fmt::Debug for Tray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tray").field("waiting", &self.jobs.len()).finish_non_exhaustive()
     }
-}
-
-fn send(hand: &Sender<Work>, work: Work) {
-    // Executors end after those who give them work, but for a panic, which ends the process.
-    let _ = hand.send(work);
 }

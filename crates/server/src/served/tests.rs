@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use fermata_core::Profile;
-use fermata_dispatch::{ModelSpec, Policy};
+use fermata_dispatch::{ModelSpec, Network, Policy};
 use fermata_engine::{DataType, Emulated, Length, Model, TensorSpec};
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::kinds::{Kinds, Lengths, Told};
-use crate::pool::{Clock, MakeSession, PoolConfig};
+use crate::pool::{Clock, MakeSession, PoolConfig, Profiles};
 use crate::profiler::online::Alone;
 use crate::profiler::{Known, Watch};
 
@@ -26,6 +26,8 @@ fn pool(scheduler_threads: usize, executors: usize) -> Arc<Pool> {
         executors_max: executors,
         policy: Policy::FERMATA,
         margin: Span::ZERO,
+        network: Network::default(),
+        on_lost: None,
         recorder: None,
         scheduler_threads,
     };
@@ -56,8 +58,8 @@ fn serve_told(pool: &Arc<Pool>, slo_ms: f64, told: Told) -> Arc<Served> {
     let profile = Profile::linear(Span::from_ms(1.0), Span::from_ms(4.0), slo).unwrap();
     let model = Emulated::new(signature.clone(), profile.clone());
     let (spec, narrow) = (Arc::new(ModelSpec::uniform(slo, profile.clone())), signature.clone());
-    let make: Arc<MakeSession> = Arc::new(move || model.session(&narrow));
-    let place = pool.add("echo", spec, make.clone(), None);
+    let make: Arc<MakeSession> = Arc::new(move |_| model.session(&narrow));
+    let place = pool.add("echo", spec, make.clone(), Profiles::True);
     let Known { ledger, .. } = Known::of(profile, None);
     let alone = Alone { make, watch: Watch::Wall, ledger };
     let subject = Subject::new("echo", Kinds::new(told), None, alone, None);

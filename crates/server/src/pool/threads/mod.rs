@@ -64,13 +64,14 @@ impl Threads {
             | Message::Arrive { model, .. }
             | Message::Cancel { model, .. }
             | Message::Remove { model }
+            | Message::Respec { model, .. }
             | Message::Respread { model, .. } => self.of(model).send(message),
             Message::Ran(ran) => {
                 // The rank thread first: it may have somebody waiting for the executor.
                 self.rank.send(Report::Done { executor: ran.executor, overrun: ran.overrun });
                 self.of(ran.model).send(message);
             }
-            Message::Join { .. } | Message::Leave { .. } => {
+            Message::Join { .. } | Message::Leave { .. } | Message::Lost { .. } => {
                 unreachable!("a pool on threads keeps the executors that it began with")
             }
             Message::Stop => self.models.iter().for_each(|door| door.send(Message::Stop)),

@@ -128,9 +128,9 @@ impl ModelThread {
                     self.shard.cancel(now, model, (deadline, request), actions, end);
                 }
             }
-            Message::Add { model, spec, sessions, correction, reply, .. } => {
+            Message::Add { model, spec, sessions, profiles, reply, .. } => {
                 self.shard.add(now, model, &spec, end);
-                self.tray.install(model, spec, sessions, correction);
+                self.tray.install(model, spec, sessions, profiles);
                 // Whoever asked for it waits.
                 let _ = reply.send(());
             }
@@ -138,12 +138,17 @@ impl ModelThread {
                 self.shard.remove(model, actions, end);
                 self.tray.uninstall(model);
             }
+            Message::Respec { model, spec } => {
+                if let Some(spec) = self.tray.respec(model, &spec) {
+                    self.shard.set_profile(now, model, &spec, end);
+                }
+            }
             Message::Respread { model, spread } => {
                 if let Some(spec) = self.tray.respread(model, spread) {
                     self.shard.set_profile(now, model, &spec, end);
                 }
             }
-            Message::Join { .. } | Message::Leave { .. } => {
+            Message::Join { .. } | Message::Leave { .. } | Message::Lost { .. } => {
                 unreachable!("a pool on threads keeps the executors that it began with")
             }
             Message::Stop => self.tray.stop(),

@@ -155,7 +155,7 @@ impl Bench {
         let session = match &mut self.session {
             Some(session) => session,
             None => {
-                let session = (self.make)().map_err(|error| error.to_string())?;
+                let session = (self.make)(0).map_err(|error| error.to_string())?;
                 let session = self.session.insert(session);
                 // Engines are slow the first time.
                 session.run(batch).map_err(|error| error.to_string())?;

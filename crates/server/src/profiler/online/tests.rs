@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fermata_core::{KindId, Profile};
-use fermata_dispatch::{ModelSpec, Policy};
+use fermata_dispatch::{ModelSpec, Network, Policy};
 use fermata_engine::{
     DataType, EngineError, Inputs, Outputs, Session, Signature, Tensor, TensorSpec,
 };
@@ -14,7 +14,7 @@ use super::*;
 use crate::inference::Call;
 use crate::kinds::Kinds;
 use crate::metrics::ModelMetrics;
-use crate::pool::{Clock, MakeSession, Pool, PoolConfig};
+use crate::pool::{Clock, MakeSession, Pool, PoolConfig, Profiles};
 use crate::profiler::{Known, Watch};
 use crate::proto;
 use crate::repository::RunTime;
@@ -50,6 +50,8 @@ impl World {
             executors_max: 64,
             policy: Policy::FERMATA,
             margin: Span::ZERO,
+            network: Network::default(),
+            on_lost: None,
             recorder: None,
             scheduler_threads,
         };
@@ -73,7 +75,7 @@ impl World {
         let profile = Profile::from_table([3.0, 4.0, 5.0, 6.0].map(Span::from_ms)).unwrap();
         let known = Known::of(profile, run_time);
         let spec = Arc::new(ModelSpec::uniform(slo, known.profile));
-        let place = self.pool.add("m", spec, Arc::new(|| Ok(Box::new(Sleeper) as _)), None);
+        let place = self.pool.add("m", spec, sleeper(), Profiles::True);
         let alone = Alone { make, watch: Watch::Wall, ledger: known.ledger };
         let samples = Some(self.online.samples());
         let subject = Subject::new("m", Kinds::new(known.told), run_time, alone, samples);
@@ -93,7 +95,7 @@ impl World {
 }
 
 fn sleeper() -> Arc<MakeSession> {
-    Arc::new(|| Ok(Box::new(Sleeper) as _))
+    Arc::new(|_| Ok(Box::new(Sleeper) as _))
 }
 
 async fn ask(served: &Arc<Served>, application: Option<&str>, ms: u8, rows: usize) -> bool {
@@ -148,7 +150,7 @@ async fn what_cannot_be_run_alone_is_given_up_and_a_bad_request_is_not() {
     let world = World::new(0);
     let broken = world.serve(
         Some(RunTime::Spread),
-        Arc::new(|| Err(EngineError::Run("no more memory".to_owned()))),
+        Arc::new(|_| Err(EngineError::Run("no more memory".to_owned()))),
     );
     let served = world.serve(Some(RunTime::Spread), sleeper());
     assert!(!ask(&served, None, 255, 1).await);

@@ -1,0 +1,64 @@
+//! Awaits the batches that an executor has begun, in the order in which they were begun.
+//!
+//! A thread of its own: while it waits for one batch the executor's thread begins the next.
+
+use std::convert::Infallible;
+use std::io;
+use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::{Receiver, Sender, select_biased};
+
+use super::executor::{Batch, Begun, Post, STACK, Work};
+
+/// The thread that awaits an executor's batches.
+pub(super) struct Ahead {
+    begun: Sender<(Batch, Begun)>,
+    /// Nothing ever comes: its other end is dropped when a batch is found lost.
+    intact: Receiver<Infallible>,
+    thread: JoinHandle<Vec<Batch>>,
+}
+
+impl Ahead {
+    pub(super) fn start(post: &Post) -> io::Result<Self> {
+        let (begun, received) = crossbeam_channel::unbounded();
+        let (alive, intact) = crossbeam_channel::bounded(0);
+        let name = format!("{}-{}-end", post.premises.pool, post.executor);
+        let post = post.clone();
+        let thread = thread::Builder::new()
+            .name(name)
+            .stack_size(STACK)
+            .spawn(move || await_all(&post, &received, alive))?;
+        Ok(Self { begun, intact, thread })
+    }
+
+    /// One more batch, behind those before it.
+    pub(super) fn add(&self, batch: Batch, begun: Begun) {
+        // The thread is there until this end is dropped, but for a panic, which ends the process.
+        let _ = self.begun.send((batch, begun));
+    }
+
+    /// What the executor is to do next; `None` where there will be nothing, or it broke.
+    pub(super) fn next(&self, work: &Receiver<Work>) -> Option<Work> {
+        select_biased! {
+            recv(self.intact) -> _ => None,
+            recv(work) -> work => work.ok(),
+        }
+    }
+
+    /// Waits for what was begun. Gives the batches that were lost, in order.
+    pub(super) fn end(self) -> Vec<Batch> {
+        drop(self.begun);
+        self.thread.join().expect("a panic ends the process")
+    }
+}
+
+/// Answers batches until one is lost; what comes after it is lost as well.
+fn await_all(
+    post: &Post,
+    begun: &Receiver<(Batch, Begun)>,
+    alive: Sender<Infallible>,
+) -> Vec<Batch> {
+    let lost = begun.iter().find_map(|(batch, begun)| post.finish(batch, begun).err());
+    drop(alive);
+    lost.into_iter().chain(begun.iter().map(|(batch, _)| batch)).collect()
+}

@@ -1,0 +1,529 @@
+//! Pools whose executors come, go and break, with devices whose batches end when the test says so.
+
+use std::collections::BTreeMap;
+use std::sync::{OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender};
+use fermata_core::Profile;
+use fermata_engine::{
+    DataType, Ended, Inputs, Outputs, Running, Session, Signature, Tensor, TensorSpec,
+};
+use tokio::task::JoinHandle as Asked;
+
+use super::*;
+use crate::inference::{Answer, Call, InferError, Shed};
+use crate::kinds::{Kinds, Told};
+use crate::metrics::{ModelMetrics, Outcome};
+use crate::profiler::online::{Alone, Subject};
+use crate::profiler::{Known, Watch};
+use crate::proto;
+use crate::served::Served;
+
+fn config(scheduler_threads: usize) -> PoolConfig {
+    PoolConfig {
+        name: "test".to_owned(),
+        executors: 0,
+        executors_max: 0,
+        policy: Policy::FERMATA,
+        margin: Span::ZERO,
+        network: Network::default(),
+        on_lost: None,
+        recorder: None,
+        scheduler_threads,
+    }
+}
+
+/// A request with this in it is the end of whatever runs it.
+const POISON: u8 = 255;
+
+/// A batch that a device was given. It is lost where this is dropped.
+struct Given {
+    origin: usize,
+    batch: Vec<Inputs>,
+    end: Sender<Result<Ended, EngineError>>,
+}
+
+impl Given {
+    /// What tells the requests apart.
+    fn values(&self) -> Vec<u8> {
+        self.batch.iter().map(|inputs| inputs[0].data[0]).collect()
+    }
+
+    /// It has run: what went in comes out.
+    fn end(self) {
+        let _ = self.end.send(Ok(Ended { outputs: self.batch, took: Span::from_ms(5.0) }));
+    }
+}
+
+/// Batches of a device under way.
+struct Underway(Receiver<Result<Ended, EngineError>>);
+
+impl Running for Underway {
+    fn wait(self: Box<Self>) -> Result<Ended, EngineError> {
+        self.0.recv().unwrap_or_else(|_| Err(EngineError::Lost("the device is gone".to_owned())))
+    }
+}
+
+/// Takes batches ahead.
+struct Device {
+    origin: usize,
+    given: Sender<Given>,
+}
+
+impl Session for Device {
+    fn run(&mut self, _batch: &[Inputs]) -> Result<Vec<Outputs>, EngineError> {
+        unreachable!("batches are begun")
+    }
+
+    fn begin(&mut self, batch: &[Inputs]) -> Option<Result<Box<dyn Running>, EngineError>> {
+        let (end, ended) = crossbeam_channel::bounded(1);
+        let given = Given { origin: self.origin, batch: batch.to_vec(), end };
+        self.given.send(given).expect("the test awaits it");
+        Some(Ok(Box::new(Underway(ended))))
+    }
+}
+
+/// What a test has of the devices.
+struct World {
+    pool: Arc<Pool>,
+    given: Receiver<Given>,
+    make: Arc<MakeSession>,
+    /// Origins of executors that broke.
+    broken: Receiver<usize>,
+}
+
+impl World {
+    /// Room for four executors. Each can be given its next batch long before the one it runs is done.
+    fn new(executors: usize) -> Self {
+        let (told, broken) = crossbeam_channel::unbounded();
+        let on_lost: Arc<OnLost> = Arc::new(move |origin| told.send(origin).unwrap());
+        Self::with(executors, on_lost, broken)
+    }
+
+    /// The same, where an executor of the next origin comes for each that breaks.
+    fn with_successors(executors: usize) -> Self {
+        let pool: Arc<OnceLock<Weak<Pool>>> = Arc::default();
+        let (told, broken) = crossbeam_channel::unbounded();
+        let on_lost: Arc<OnLost> = Arc::new({
+            let pool = pool.clone();
+            move |origin| {
+                let pool = pool.get().and_then(Weak::upgrade).unwrap();
+                pool.join(origin + 1, CLASS).unwrap();
+                told.send(origin).unwrap();
+            }
+        });
+        let world = Self::with(executors, on_lost, broken);
+        pool.set(Arc::downgrade(&world.pool)).unwrap();
+        world
+    }
+
+    fn with(executors: usize, on_lost: Arc<OnLost>, broken: Receiver<usize>) -> Self {
+        let config = PoolConfig {
+            executors,
+            executors_max: 4,
+            policy: Policy::Rules(Rules::EAGER),
+            network: Network { ctrl: Span::from_ms(100.0), ..Network::default() },
+            on_lost: Some(on_lost),
+            ..config(0)
+        };
+        let pool = Pool::start(config, Clock::start()).unwrap();
+        let (sender, given) = crossbeam_channel::unbounded();
+        let make: Arc<MakeSession> =
+            Arc::new(move |origin| Ok(Box::new(Device { origin, given: sender.clone() }) as _));
+        Self { pool, given, make, broken }
+    }
+
+    /// A model of `l(b) = b + 4` ms.
+    fn serve(&self) -> Arc<Served> {
+        serve(&self.pool, self.make.clone(), 60_000.0)
+    }
+
+    /// The next batch that a device is given.
+    fn next(&self) -> Given {
+        self.given.recv_timeout(PATIENCE).expect("a batch is given")
+    }
+
+    /// The origin of the next executor that breaks.
+    fn next_broken(&self) -> usize {
+        self.broken.recv_timeout(PATIENCE).expect("an executor breaks")
+    }
+
+    /// From now on all batches run at once, but for those with poison.
+    fn let_run(&self) {
+        let given = self.given.clone();
+        std::thread::spawn(move || {
+            let healthy = |given: &Given| !given.values().contains(&POISON);
+            given.into_iter().filter(healthy).for_each(Given::end);
+        });
+    }
+}
+
+/// After so long a test has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn serve(pool: &Arc<Pool>, make: Arc<MakeSession>, slo_ms: f64) -> Arc<Served> {
+    let profile = Profile::linear(Span::from_ms(1.0), Span::from_ms(4.0), Span::from_ms(20.0));
+    let spec = Arc::new(ModelSpec::uniform(Span::from_ms(slo_ms), profile.unwrap()));
+    serve_spec(pool, make, spec)
+}
+
+fn serve_spec(pool: &Arc<Pool>, make: Arc<MakeSession>, spec: Arc<ModelSpec>) -> Arc<Served> {
+    let tensor = |name: &str| TensorSpec {
+        name: name.to_owned(),
+        datatype: DataType::Uint8,
+        shape: vec![1],
+    };
+    let (inputs, outputs) = (vec![tensor("x")], vec![tensor("y")]);
+    let signature = Signature { max_batch: 16, inputs, outputs, length: None };
+    let slo = spec.slo;
+    let profile = spec.profiles.iter().flatten().next().unwrap();
+    let Known { ledger, .. } = Known::of((**profile).clone(), None);
+    let place = pool.add("m", spec.clone(), make.clone(), Profiles::Measured).unwrap();
+    let alone = Alone { make, watch: Watch::Wall, ledger };
+    let subject = Subject::new("m", Kinds::new(Told::Alike), None, alone, None);
+    Arc::new(Served::new(
+        "m".to_owned(),
+        "1".to_owned(),
+        signature,
+        Duration::from_nanos(slo.0),
+        proto::ModelConfig::default(),
+        BTreeMap::new(),
+        0,
+        Arc::new(ModelMetrics::new(slo, 16)),
+        place,
+        Arc::new(subject),
+    ))
+}
+
+/// A request like no other of a test.
+fn ask(served: &Arc<Served>, value: u8) -> Asked<Result<Answer, InferError>> {
+    let (datatype, shape) = (DataType::Uint8, vec![1, 1]);
+    let inputs = vec![Tensor { datatype, shape, data: Bytes::from(vec![value]) }];
+    let (arrival, rows) = (Instant::now(), 1);
+    let call = Call { inputs, rows, arrival, timeout: None, patience: None, application: None };
+    let served = served.clone();
+    tokio::spawn(async move { served.infer(call).await })
+}
+
+/// A request is answered with what it brought.
+async fn assert_answered(asked: Asked<Result<Answer, InferError>>, value: u8) {
+    let answer = asked.await.unwrap().unwrap();
+    assert_eq!(answer.outputs[0].data, [value].as_slice());
+}
+
+fn add(pool: &Arc<Pool>) -> Result<Place, PlaceError> {
+    let profile = Profile::from_table([Span::from_ms(1.0)]).unwrap();
+    let spec = Arc::new(ModelSpec::uniform(Span::from_ms(9.0), profile));
+    let make = Arc::new(|_| unreachable!("there is no executor"));
+    pool.add("net", spec, make, Profiles::True)
+}
+
+#[test]
+fn a_pool_that_was_stopped_takes_no_more_models() {
+    for threads in [0, 1, 3] {
+        let pool = Pool::start(config(threads), Clock::start()).unwrap();
+        let early = add(&pool);
+        assert!(early.is_ok());
+        pool.stop();
+        assert_eq!(add(&pool).unwrap_err().to_string(), "the server is stopping");
+    }
+}
+
+#[test]
+fn threads_refuse_one_model_more_than_they_have_room_for() {
+    let pool = Pool::start(config(3), Clock::start()).unwrap();
+    let mut places: Vec<_> = (0..threads::MODELS_MAX).map(|_| add(&pool).unwrap()).collect();
+    assert!(add(&pool).unwrap_err().to_string().starts_with("too many models for"));
+    places.pop();
+    // Its id is free once its thread has forgotten it.
+    while add(&pool).is_err() {
+        std::thread::yield_now();
+    }
+    pool.stop();
+}
+
+#[test]
+fn what_needs_one_dispatcher_is_not_decided_on_threads() {
+    assert!(in_pieces(Policy::FERMATA, false, false).is_ok());
+    assert!(in_pieces(Policy::FERMATA, true, false).unwrap_err().contains("--record"));
+    assert!(in_pieces(Policy::FERMATA, false, true).unwrap_err().contains("planning"));
+    assert!(in_pieces(Policy::Clockwork, false, false).is_err());
+    let refused =
+        Pool::start(PoolConfig { policy: Policy::Clockwork, ..config(1) }, Clock::start());
+    assert!(refused.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_batch_is_begun_while_one_runs_and_they_are_answered_in_order() {
+    let world = World::new(1);
+    let served = world.serve();
+    let one = ask(&served, 1);
+    let first = world.next();
+    let two = ask(&served, 2);
+    let second = world.next();
+    assert_eq!((first.values(), second.values()), (vec![1], vec![2]));
+    let three = ask(&served, 3);
+    // Though it has run, it is behind the other.
+    second.end();
+    assert_eq!(served.metrics().rows(), 0);
+    first.end();
+    assert_answered(one, 1).await;
+    assert_answered(two, 2).await;
+    world.next().end();
+    assert_answered(three, 3).await;
+    let took: Duration = served.metrics().batches().iter().map(|batch| batch.time).sum();
+    assert_eq!(took, Duration::from_millis(15), "as the device says");
+    world.pool.stop();
+    assert_eq!(world.pool.gauges().busy().next(), Some(Span::from_ms(15.0)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_executor_had_when_it_broke_is_run_elsewhere_once() {
+    let world = World::with_successors(1);
+    let served = world.serve();
+    let one = ask(&served, 1);
+    let running = world.next();
+    let two = ask(&served, 2);
+    let begun = world.next();
+    let three = ask(&served, 3);
+    assert_eq!((running.origin, begun.origin), (0, 0));
+    // That it has run is of no use: nobody waits for it behind what was lost.
+    begun.end();
+    drop(running);
+    assert_eq!(world.next_broken(), 0);
+    let mut again = Vec::new();
+    while again.len() < 3 {
+        let given = world.next();
+        assert_eq!(given.origin, 1);
+        again.extend(given.values());
+        given.end();
+    }
+    again.sort_unstable();
+    assert_eq!(again, [1, 2, 3]);
+    for (asked, value) in [(one, 1), (two, 2), (three, 3)] {
+        assert_answered(asked, value).await;
+    }
+    assert_eq!(world.pool.executors_list(), [(ExecutorId(0), 1, CLASS)]);
+    assert_eq!(served.metrics().outcome(Outcome::InTime), 3);
+    assert_eq!(served.metrics().rows(), 3, "what was lost did not run");
+    world.pool.stop();
+}
+
+/// Breaks when it is told to, in the midst of beginning a batch.
+struct Brittle {
+    given: Sender<usize>,
+    go: Receiver<()>,
+}
+
+impl Session for Brittle {
+    fn run(&mut self, _batch: &[Inputs]) -> Result<Vec<Outputs>, EngineError> {
+        unreachable!("batches are begun")
+    }
+
+    fn begin(&mut self, batch: &[Inputs]) -> Option<Result<Box<dyn Running>, EngineError>> {
+        self.given.send(batch.len()).unwrap();
+        let _ = self.go.recv();
+        Some(Err(EngineError::Lost("the device is gone".to_owned())))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_given_to_an_executor_and_not_begun_when_it_broke_is_run_elsewhere() {
+    let world = World::new(0);
+    let (sender, given) = crossbeam_channel::unbounded();
+    let (go, waits) = crossbeam_channel::bounded(0);
+    let device = world.make.clone();
+    let make: Arc<MakeSession> = Arc::new(move |origin| match origin {
+        0 => Ok(Box::new(Brittle { given: sender.clone(), go: waits.clone() }) as _),
+        _ => device(origin),
+    });
+    let served = serve(&world.pool, make, 60_000.0);
+    world.pool.join(0, CLASS).unwrap();
+    let one = ask(&served, 1);
+    given.recv_timeout(PATIENCE).unwrap();
+    let two = ask(&served, 2);
+    // It waits in dispatch, or in what the executor was given: there it is soon, and must be when another comes.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(go);
+    assert_eq!(world.next_broken(), 0);
+    assert_eq!(world.pool.executors(), 0);
+    assert_eq!(world.pool.join(1, CLASS).unwrap(), ExecutorId(0));
+    world.let_run();
+    assert_answered(one, 1).await;
+    assert_answered(two, 2).await;
+    world.pool.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_under_which_two_executors_broke_fails_and_breaks_no_third() {
+    // With one executor it waits for a successor; with two it goes to the other at once.
+    for executors in [1, 2] {
+        let world = World::with_successors(executors);
+        let served = world.serve();
+        world.let_run();
+        let poison = ask(&served, POISON);
+        let error = poison.await.unwrap().unwrap_err();
+        assert!(
+            matches!(&error, InferError::Internal(reason) if reason == "2 executors broke while they ran it"),
+            "{error}"
+        );
+        world.next_broken();
+        world.next_broken();
+        for value in 0..10 {
+            assert_answered(ask(&served, value), value).await;
+        }
+        assert_eq!(world.pool.executors(), executors);
+        assert_eq!(served.metrics().outcome(Outcome::Failed), 1);
+        world.pool.stop();
+        assert!(world.broken.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_went_away_before_its_executor_broke_is_not_run_for() {
+    let world = World::new(1);
+    let served = world.serve();
+    let gone = ask(&served, 1);
+    let first = world.next();
+    gone.abort();
+    assert!(gone.await.is_err());
+    drop(first);
+    world.next_broken();
+    world.pool.join(1, CLASS).unwrap();
+    let two = ask(&served, 2);
+    let next = world.next();
+    assert_eq!(next.values(), [2]);
+    next.end();
+    assert_answered(two, 2).await;
+    world.pool.stop();
+}
+
+/// Runs batches one by one, on this thread. The first of its kind breaks under the first.
+struct Plain {
+    breaks: bool,
+}
+
+impl Session for Plain {
+    fn run(&mut self, batch: &[Inputs]) -> Result<Vec<Outputs>, EngineError> {
+        match self.breaks {
+            true => Err(EngineError::Lost("the device is gone".to_owned())),
+            false => Ok(batch.to_vec()),
+        }
+    }
+}
+
+fn plain() -> Arc<MakeSession> {
+    Arc::new(|origin| Ok(Box::new(Plain { breaks: origin == 0 }) as _))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_executor_that_takes_no_batches_ahead_may_break_as_well() {
+    let world = World::with_successors(1);
+    let served = serve(&world.pool, plain(), 60_000.0);
+    for value in 0..5 {
+        assert_answered(ask(&served, value), value).await;
+    }
+    assert_eq!(world.pool.executors_list(), [(ExecutorId(0), 1, CLASS)]);
+    world.pool.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn executors_of_new_classes_come_and_old_ones_go_while_serving_and_nothing_is_lost() {
+    let world = World::new(2);
+    let served = world.serve();
+    world.let_run();
+    let askers: Vec<_> = (0..8_u8)
+        .map(|asker| {
+            let served = served.clone();
+            tokio::spawn(async move {
+                for round in 0..60 {
+                    let value = asker * 30 + round % 30;
+                    assert_answered(ask(&served, value), value).await;
+                }
+            })
+        })
+        .collect();
+    let base = served.place.spec().profiles[0].clone();
+    for round in 0..20_usize {
+        // The share that there is, and the one that it becomes.
+        let (old, new) = (round % 3, (round + 1) % 3);
+        let mut profiles = vec![None; 3];
+        (profiles[old], profiles[new]) = (base.clone(), base.clone());
+        let spec = ModelSpec { slo: served.place.spec().slo, profiles };
+        served.place.respec(Arc::new(spec.clone())).unwrap();
+        let before = world.pool.executors_list();
+        // An id is free a moment after the last batch of who had it.
+        let mut came = 0;
+        while came < 2 {
+            match world.pool.join(round, ClassId(new as u16)) {
+                Ok(_) => came += 1,
+                Err(GrowError::Full { .. }) => tokio::task::yield_now().await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        for (executor, _, class) in before {
+            assert_eq!(class, ClassId(old as u16));
+            assert!(world.pool.leave(executor));
+            assert!(!world.pool.leave(executor), "it leaves once");
+        }
+        let mut profiles = spec.profiles;
+        profiles[old] = None;
+        served.place.respec(Arc::new(ModelSpec { slo: spec.slo, profiles })).unwrap();
+        let there = world.pool.executors_list();
+        assert!(there.iter().all(|&(_, origin, class)| (origin, class.index()) == (round, new)));
+        assert_eq!(there.len(), 2);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for asker in askers {
+        asker.await.unwrap();
+    }
+    assert_eq!(served.metrics().outcome(Outcome::InTime), 480);
+    assert_eq!(served.metrics().pending(), 0);
+    world.pool.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_executors_requests_are_dropped_in_time_and_with_one_they_are_served_again() {
+    for policy in [Policy::FERMATA, Policy::Rules(Rules::EAGER), Policy::Clockwork] {
+        let config = PoolConfig { executors: 1, executors_max: 1, policy, ..config(0) };
+        let pool = Pool::start(config, Clock::start()).unwrap();
+        let served = serve(&pool, plain(), 50.0);
+        // What the only executor had when it broke has nowhere to go.
+        let asked: Vec<_> = (0..5).map(|value| ask(&served, value)).collect();
+        for asked in asked {
+            let error = asked.await.unwrap().unwrap_err();
+            let shed = matches!(error, InferError::Shed { reason: Shed::Overload, .. });
+            assert!(shed || matches!(error, InferError::Missed), "{error}");
+        }
+        while pool.executors() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(pool.join(1, CLASS).unwrap(), ExecutorId(0));
+        // A slow machine may need another try.
+        while ask(&served, 7).await.unwrap().is_err() {}
+        pool.stop();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_threads_batches_of_a_broken_executor_fail_and_nobody_comes_or_goes() {
+    let pool =
+        Pool::start(PoolConfig { executors: 1, executors_max: 1, ..config(1) }, Clock::start());
+    let pool = pool.unwrap();
+    let served = serve(&pool, plain(), 60_000.0);
+    let error = ask(&served, 1).await.unwrap().unwrap_err();
+    assert!(matches!(&error, InferError::Internal(reason) if reason == "the device is gone"));
+    assert!(matches!(pool.join(1, CLASS), Err(GrowError::Fixed)));
+    assert!(!pool.leave(ExecutorId(0)));
+    assert_eq!(pool.executors(), 1);
+    let (slo, profile) = (served.place.spec().slo, served.place.spec().profiles[0].clone());
+    let spec = ModelSpec { slo, profiles: vec![profile.clone(), profile] };
+    let error = served.place.respec(Arc::new(spec)).unwrap_err();
+    assert!(error.to_string().ends_with("one class of executors only"), "{error}");
+    pool.stop();
+    let network = Network { ctrl: Span(1), ..Network::default() };
+    let refused = Pool::start(PoolConfig { network, ..config(1) }, Clock::start());
+    assert_eq!(refused.unwrap_err().to_string(), AHEAD_IN_PIECES);
+}
