@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn spec(profiles: Vec<Option<Arc<Profile>>>) -> Arc<ModelSpec> {
-        Arc::new(ModelSpec { slo: Span::from_ms(100.0), profiles })
+        Arc::new(ModelSpec::new(Span::from_ms(100.0), profiles))
     }
 
     /// Batches of one that take twice as long as they should, until that is believed.

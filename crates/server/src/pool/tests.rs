@@ -451,7 +451,7 @@ async fn executors_of_new_classes_come_and_old_ones_go_while_serving_and_nothing
         let (old, new) = (round % 3, (round + 1) % 3);
         let mut profiles = vec![None; 3];
         (profiles[old], profiles[new]) = (base.clone(), base.clone());
-        let spec = ModelSpec { slo: served.place.spec().slo, profiles };
+        let spec = ModelSpec::new(served.place.spec().slo, profiles);
         served.place.respec(Arc::new(spec.clone())).unwrap();
         let before = world.pool.executors_list();
         // An id is free a moment after the last batch of who had it.
@@ -470,7 +470,7 @@ async fn executors_of_new_classes_come_and_old_ones_go_while_serving_and_nothing
         }
         let mut profiles = spec.profiles;
         profiles[old] = None;
-        served.place.respec(Arc::new(ModelSpec { slo: spec.slo, profiles })).unwrap();
+        served.place.respec(Arc::new(ModelSpec::new(spec.slo, profiles))).unwrap();
         let there = world.pool.executors_list();
         assert!(there.iter().all(|&(_, origin, class)| (origin, class.index()) == (round, new)));
         assert_eq!(there.len(), 2);
@@ -586,7 +586,7 @@ async fn on_threads_batches_of_a_broken_executor_fail_and_nobody_comes_or_goes()
     assert!(!pool.leave(ExecutorId(0)));
     assert_eq!(pool.executors(), 1);
     let (slo, profile) = (served.place.spec().slo, served.place.spec().profiles[0].clone());
-    let spec = ModelSpec { slo, profiles: vec![profile.clone(), profile] };
+    let spec = ModelSpec::new(slo, vec![profile.clone(), profile]);
     let error = served.place.respec(Arc::new(spec)).unwrap_err();
     assert!(error.to_string().ends_with("one class of executors only"), "{error}");
     pool.stop();
