@@ -118,6 +118,11 @@ impl CacheKey {
         })
     }
 
+    /// The same on another device.
+    pub(crate) fn on(&self, device: String) -> Self {
+        Self { device, ..self.clone() }
+    }
+
     /// Devices, threads and shapes have files of their own, so that two servers do not fight for one. The content is
     /// in the name only where several models share a folder: beside the model the old file is replaced.
     fn file_name(&self, sort: &str, shared: bool) -> String {

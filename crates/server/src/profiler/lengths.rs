@@ -10,7 +10,7 @@ use fermata_core::{Growth, Measured as Runs, Span};
 use fermata_engine::{EngineError, Inputs, Session, Signature};
 
 use super::measure::item;
-use super::watch::Watch;
+use super::watch::{self, Watch};
 use crate::kinds::Lengths;
 
 /// Of the time that measuring may take.
@@ -278,9 +278,7 @@ impl Bench<'_> {
     }
 
     fn time_batch(&mut self, batch: &[Inputs]) -> Result<Span, EngineError> {
-        let before = (self.watch)();
-        self.session.run(batch)?;
-        Ok((self.watch)() - before)
+        watch::time(self.session, batch, self.watch)
     }
 
     /// One request of a length: ones.

@@ -13,6 +13,7 @@ use fermata_core::Span;
 use fermata_engine::{DataType, EngineError, Inputs, Session, Signature, Tensor, TensorSpec};
 
 use super::table::{Latency, Measured, Stop};
+use super::watch;
 
 /// Each size up to this one is timed.
 const EACH_UP_TO: usize = 16;
@@ -180,9 +181,7 @@ impl Bench<'_> {
     }
 
     fn time(&mut self, size: usize) -> Result<Span, EngineError> {
-        let before = (self.clock)();
-        self.session.run(&self.batch[..size])?;
-        Ok((self.clock)() - before)
+        watch::time(self.session, &self.batch[..size], self.clock)
     }
 
     /// Times one size as often as its share of the time allows, of which `visits` are still to come.

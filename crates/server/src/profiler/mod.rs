@@ -27,6 +27,7 @@ use crate::kinds::Told;
 use crate::repository::RunTime;
 use online::Ledger;
 pub(crate) use watch::Watch;
+use watch::time;
 
 /// Keeps a profile true while serving, by what batches take.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fermata_core::Span;
+use fermata_engine::{EngineError, Inputs, Session};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::pool::span;
@@ -29,9 +30,50 @@ impl Watch {
     }
 }
 
+/// Runs a batch and says how long it took: by the device, where it tells how long it was busy with it, else by a watch.
+pub(super) fn time(
+    session: &mut dyn Session,
+    batch: &[Inputs],
+    watch: impl Fn() -> Span,
+) -> Result<Span, EngineError> {
+    if let Some(running) = session.begin(batch) {
+        return Ok(running?.wait()?.took);
+    }
+    let before = watch();
+    session.run(batch)?;
+    Ok(watch() - before)
+}
+
 #[cfg(test)]
 mod tests {
+    use fermata_engine::{Ended, Outputs, Running};
+
     use super::*;
+
+    /// Its batches take a millisecond of a device, and none of anybody else.
+    struct Ahead;
+
+    impl Running for Ahead {
+        fn wait(self: Box<Self>) -> Result<Ended, EngineError> {
+            Ok(Ended { outputs: Vec::new(), took: Span::from_ms(1.0) })
+        }
+    }
+
+    impl Session for Ahead {
+        fn run(&mut self, _: &[Inputs]) -> Result<Vec<Outputs>, EngineError> {
+            unreachable!("it takes batches ahead")
+        }
+
+        fn begin(&mut self, _: &[Inputs]) -> Option<Result<Box<dyn Running>, EngineError>> {
+            Some(Ok(Box::new(Self)))
+        }
+    }
+
+    #[test]
+    fn what_a_device_says_counts_and_not_the_watch() {
+        let took = time(&mut Ahead, &[], || unreachable!("the device tells"));
+        assert_eq!(took.unwrap(), Span::from_ms(1.0));
+    }
 
     #[test]
     fn a_thread_that_sleeps_is_given_no_time() {

@@ -7,7 +7,8 @@ use fermata_engine::DataType;
 
 use super::error::RepositoryError;
 use super::note::Note;
-use crate::proto::{self, model_config::SchedulingChoice};
+use super::settings::Device;
+use crate::proto::{self, model_config::SchedulingChoice, model_instance_group::Kind};
 
 /// The platform of ONNX models, as Triton names it.
 pub(super) const ONNX_PLATFORM: &str = "onnxruntime_onnx";
@@ -211,6 +212,14 @@ impl<'a> Place<'a> {
     }
 }
 
+/// What the model is to run on, where all its instances are to be on the processors. That they may be on GPUs says nothing: they are
+/// wherever there is one.
+pub(super) fn device(config: &proto::ModelConfig) -> Option<Device> {
+    let groups = &config.instance_group;
+    let on_cpu = groups.iter().all(|group| group.kind() == Kind::Cpu);
+    (on_cpu && !groups.is_empty()).then_some(Device::Cpu)
+}
+
 /// Everything that has no effect. Sizes, counts and queues are what Triton needs to be told; here they follow
 /// from profile and SLO.
 fn notes(config: &proto::ModelConfig) -> Vec<Note> {
@@ -221,7 +230,10 @@ fn notes(config: &proto::ModelConfig) -> Vec<Note> {
         (
             !config.instance_group.is_empty(),
             "instance_group",
-            "not needed: the server's executors run every model",
+            match device(config) {
+                Some(_) => "runs on the processors; counts are not needed",
+                None => "not needed: the server's executors run every model",
+            },
         ),
         (
             config.instance_group.iter().any(|group| group.rate_limiter.is_some()),

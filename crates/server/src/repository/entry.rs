@@ -72,12 +72,13 @@ impl ModelEntry {
             Some(config) => (Some(config), PathBuf::from("config")),
             None => (read_config(&folder.join(CONFIG_NAME))?, folder.join(CONFIG_NAME)),
         };
-        let settings = match parts.settings {
+        let mut settings = match parts.settings {
             Some(settings) => settings,
             None => Settings::read(folder, defaults)?,
         };
         let mut notes = Vec::new();
         if let Some(config) = &config {
+            settings.device = settings.device.or_else(|| config::device(config));
             notes = config::check(config, &config_file, name)?;
             if settings.engine == EngineKind::OnnxRuntime {
                 config::check_platform(config, &config_file)?;

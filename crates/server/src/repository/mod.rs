@@ -27,7 +27,7 @@ pub use error::RepositoryError;
 pub use note::Note;
 pub use poll::{Changes, Fingerprint, Survey, Watch, diff};
 pub use resolve::{Resolved, resolve};
-pub use settings::{EngineKind, RunTime, Settings};
+pub use settings::{Device, EngineKind, RunTime, Settings};
 
 use crate::service::LoadOverride;
 use entry::Parts;

@@ -32,6 +32,8 @@ pub struct Settings {
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Bytes that it takes on every GPU that holds it; zero, if the file does not say.
     pub memory: u64,
+    /// What its file is to run on; a GPU, if the server has one and nobody says otherwise.
+    pub device: Option<Device>,
     /// Whether run times are taken to depend on the input; found out, if the file does not say.
     pub run_time: Option<RunTime>,
     /// What it says of the length of requests.
@@ -53,6 +55,15 @@ pub enum EngineKind {
     Emulated(Profile),
     /// In ONNX Runtime.
     OnnxRuntime,
+}
+
+/// What a model's file runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The machine's processors.
+    Cpu,
+    /// A share of a GPU.
+    Gpu,
 }
 
 /// What is known of how long a model's requests run.
@@ -95,6 +106,7 @@ struct RawModel {
     beta_ms: Option<f64>,
     latency_ms: Option<Vec<f64>>,
     memory_mb: Option<f64>,
+    device: Option<String>,
     run_time: Option<String>,
     #[serde(default)]
     alone: Vec<RawMode>,
@@ -178,6 +190,19 @@ impl Settings {
                 return Err(RepositoryError::key(file, "run_time", reason));
             }
         };
+        let device = match raw.device.as_deref() {
+            None => None,
+            Some("cpu") => Some(Device::Cpu),
+            Some("gpu") => Some(Device::Gpu),
+            Some(other) => {
+                let reason = format!("'{}' is neither \"cpu\" nor \"gpu\"", other.escape_default());
+                return Err(RepositoryError::key(file, "device", reason));
+            }
+        };
+        if let (Some(_), EngineKind::Emulated(_)) = (device, &engine) {
+            let reason = "is only for a model with a file: an emulated one runs on neither";
+            return Err(RepositoryError::key(file, "device", reason));
+        }
         let memory = raw.memory_mb.map(|mb| not_negative(file, "memory_mb", mb)).transpose()?;
         // Conversion saturates.
         let memory = (memory.unwrap_or(0.0) * MB) as u64;
@@ -186,6 +211,7 @@ impl Settings {
             engine,
             shapes,
             memory,
+            device,
             run_time,
             length: raw.length,
             alone_input: raw.alone_input,
@@ -439,6 +465,11 @@ mod tests {
             (
                 "slo_ms = 1\nrun_time = \"long\"",
                 "run_time: 'long' is neither \"point\" nor \"spread\"",
+            ),
+            ("slo_ms = 1\ndevice = \"tpu\"", "device: 'tpu' is neither \"cpu\" nor \"gpu\""),
+            (
+                &format!("{EMULATED}alpha_ms = 1\nbeta_ms = 1\ndevice = \"gpu\""),
+                "device: is only for a model with a file",
             ),
             ("slo_ms = 1\nmemory_mb = -1", "memory_mb: -1 is not a number from 0"),
             (EMULATED, "alpha_ms: missing: give alpha_ms and beta_ms"),

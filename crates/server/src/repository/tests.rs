@@ -271,6 +271,23 @@ fn an_emulated_model_may_be_described_in_either_file_but_once() {
 }
 
 #[test]
+fn models_may_be_kept_on_the_processors() {
+    let fixture = Fixture::new(&[DEFAULTS, ("m/1/model.onnx", "")]);
+    for (config, settings, device) in [
+        ("", "", None),
+        ("instance_group { kind: KIND_CPU }", "", Some(Device::Cpu)),
+        ("instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU } ]", "", None),
+        ("instance_group { kind: KIND_AUTO }", "", None),
+        ("", "device = 'cpu'", Some(Device::Cpu)),
+        ("instance_group { kind: KIND_CPU }", "device = 'gpu'", Some(Device::Gpu)),
+    ] {
+        fixture.write("m/config.pbtxt", config);
+        fixture.write("m/fermata.toml", settings);
+        assert_eq!(fixture.entry("m").unwrap().settings.device, device, "{config} {settings}");
+    }
+}
+
+#[test]
 fn without_a_configuration_the_file_counts() {
     let fixture = Fixture::new(&[DEFAULTS, ("m/1/model.onnx", "")]);
     for config in ["", "instance_group { count: 2 }"] {

@@ -162,9 +162,8 @@ impl Bench {
                 session
             }
         };
-        let before = self.watch.now();
-        session.run(batch).map_err(|error| error.to_string())?;
-        Ok(self.watch.now() - before)
+        let watch = self.watch;
+        super::time(session.as_mut(), batch, || watch.now()).map_err(|error| error.to_string())
     }
 }
 
