@@ -6,6 +6,7 @@
 pub mod control;
 pub mod fleet;
 pub mod frontend;
+pub mod gpu;
 pub mod inference;
 mod kinds;
 mod loader;

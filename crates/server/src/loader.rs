@@ -10,13 +10,16 @@ use fermata_dispatch::ModelSpec;
 use fermata_engine::{Emulated, Engine, EngineError, Model, Source};
 
 use crate::fleet::Fleet;
+use crate::gpu::{Gpus, LoadError, OnGpu, OnGpus};
 use crate::kinds::Kinds;
 use crate::metrics::ModelMetrics;
 use crate::pool::{MakeSession, Place, PlaceError, Pool, Profiles};
 use crate::profiler::online::{Alone, Online, Subject};
 use crate::profiler::{self, Known, Watch};
 use crate::registry::{Registry, Versions};
-use crate::repository::{EngineKind, ModelEntry, RepositoryError, Resolved, Version, resolve};
+use crate::repository::{
+    Device, EngineKind, ModelEntry, RepositoryError, Resolved, Version, resolve,
+};
 use crate::served::Served;
 
 /// Loads models into pools.
@@ -27,6 +30,8 @@ pub struct Loader {
     pub cpu: Arc<Pool>,
     /// Where emulated models run.
     pub emulated: Fleet,
+    /// Where model files run that are not to stay on the processors, where there are any.
+    pub(crate) gpus: Option<Arc<Gpus>>,
     /// Threads that one session may use.
     pub threads: usize,
     /// Runs requests again to learn what they take, where that is done.
@@ -38,6 +43,7 @@ impl Loader {
     pub(crate) fn pools(&self) -> Vec<Arc<Pool>> {
         let mut pools = self.emulated.pools();
         pools.insert(0, self.cpu.clone());
+        pools.extend(self.gpus.as_ref().map(|gpus| gpus.pool().clone()));
         pools
     }
 
@@ -49,8 +55,7 @@ impl Loader {
     ) -> Result<Versions, RepositoryError> {
         let mut versions = Versions::new();
         for version in &entry.versions {
-            let ready = self.load_version(entry, version, served)?;
-            versions.insert(version.number, Arc::new(ready));
+            versions.insert(version.number, self.load_version(entry, version, served)?);
         }
         Ok(versions)
     }
@@ -60,14 +65,20 @@ impl Loader {
         entry: &ModelEntry,
         version: &Version,
         served: &Registry,
-    ) -> Result<Served, RepositoryError> {
-        let (resolved, place, subject) = match &entry.settings.engine {
-            EngineKind::Emulated(_) => {
+    ) -> Result<Arc<Served>, RepositoryError> {
+        let mut on_gpus = None;
+        let (resolved, place, subject) = match (&entry.settings.engine, self.gpus_for(entry)?) {
+            (EngineKind::Emulated(_), _) => {
                 let resolved = resolve(entry, None)?;
                 let (place, subject) = self.place_emulated(entry, &resolved, served)?;
                 (resolved, place, subject)
             }
-            EngineKind::OnnxRuntime => self.place_file(entry, version)?,
+            (EngineKind::OnnxRuntime, Some(gpus)) => {
+                let (resolved, place, subject, model) = self.place_on(gpus, entry, version)?;
+                on_gpus = Some(model);
+                (resolved, place, subject)
+            }
+            (EngineKind::OnnxRuntime, None) => self.place_file(entry, version)?,
         };
         for note in &resolved.notes {
             tracing::info!(model = entry.name, "{note}");
@@ -78,7 +89,7 @@ impl Loader {
             Ok(before) if before.metrics.fits(resolved.slo, max_batch) => before.metrics.clone(),
             _ => Arc::new(ModelMetrics::new(resolved.slo, max_batch)),
         };
-        Ok(Served::new(
+        let ready = Arc::new(Served::new(
             entry.name.clone(),
             number,
             resolved.signature,
@@ -89,7 +100,11 @@ impl Loader {
             metrics,
             place,
             Arc::new(subject),
-        ))
+        ));
+        if let Some(model) = on_gpus {
+            model.serve(&ready);
+        }
+        Ok(ready)
     }
 
     fn place_emulated(
@@ -130,13 +145,49 @@ impl Loader {
         Subject::new(&entry.name, Kinds::new(told), entry.settings.run_time, alone, samples)
     }
 
+    /// The GPUs that a model's file is to run on, if any.
+    fn gpus_for(&self, entry: &ModelEntry) -> Result<Option<&Arc<Gpus>>, RepositoryError> {
+        match (entry.settings.device, &self.gpus) {
+            (Some(Device::Cpu), _) => Ok(None),
+            (Some(Device::Gpu), None) => {
+                let reason =
+                    "is to run on a GPU (device = \"gpu\"), and the server has none: --gpus";
+                Err(RepositoryError::layout(&entry.folder, reason))
+            }
+            (_, gpus) => Ok(gpus.as_ref()),
+        }
+    }
+
+    fn place_on(
+        &self,
+        gpus: &Arc<Gpus>,
+        entry: &ModelEntry,
+        version: &Version,
+    ) -> Result<(Resolved, Place, Subject, Arc<OnGpus>), RepositoryError> {
+        let source = self.source(entry, version);
+        let ready = gpus.load(entry, source, |signature| resolve(entry, Some(signature)));
+        let OnGpu { resolved, known, spec, model } = ready.map_err(|error| match error {
+            LoadError::Repository(error) => error,
+            LoadError::Engine(error) => broken(entry, &error),
+        })?;
+        check_speed(entry, shortest_of(&spec).unwrap_or(Span::MAX), resolved.slo)?;
+        let place = gpus.place(&model, spec).map_err(|error| refused(entry, &error))?;
+        let subject = self.subject(entry, known, gpus.alone(&model), Watch::Wall);
+        Ok((resolved, place, subject, model))
+    }
+
+    fn source(&self, entry: &ModelEntry, version: &Version) -> Source {
+        let memory = Some(entry.settings.memory).filter(|&bytes| bytes > 0);
+        Source { file: version.file.clone(), threads: self.threads, memory }
+    }
+
     fn place_file(
         &self,
         entry: &ModelEntry,
         version: &Version,
     ) -> Result<(Resolved, Place, Subject), RepositoryError> {
         let engine = self.engine.as_deref().map_err(|error| broken(entry, error))?;
-        let source = Source { file: version.file.clone(), threads: self.threads, memory: None };
+        let source = self.source(entry, version);
         let model = engine.load(&source).map_err(|error| broken(entry, &error))?;
         let resolved = resolve(entry, Some(model.signature()))?;
         let mut first =
@@ -154,13 +205,7 @@ impl Loader {
         )
         .map_err(|error| broken(entry, &error))?;
         let (slo, profile) = (resolved.slo, known.profile.clone());
-        let shortest = shortest(&profile);
-        if shortest > slo {
-            let (needed, asked) = (shortest.as_ms(), slo.as_ms());
-            let reason =
-                format!("one request takes {needed:.3} ms, which is longer than slo_ms = {asked}");
-            return Err(RepositoryError::layout(&entry.folder, reason));
-        }
+        check_speed(entry, shortest(&profile), slo)?;
         let spec = Arc::new(ModelSpec::uniform(slo, profile.clone()));
         let (sizes, shapes) = (profile.max_batch(), resolved.shapes.clone());
         let alone: Arc<MakeSession> = Arc::new({
@@ -181,6 +226,21 @@ impl Loader {
         let place = self.cpu.add(&entry.name, spec, make, Profiles::Measured);
         Ok((resolved, place.map_err(|error| refused(entry, &error))?, subject))
     }
+}
+
+/// Refuses a model of which no request could be in time.
+fn check_speed(entry: &ModelEntry, shortest: Span, slo: Span) -> Result<(), RepositoryError> {
+    if shortest <= slo {
+        return Ok(());
+    }
+    let (needed, asked) = (shortest.as_ms(), slo.as_ms());
+    let reason = format!("one request takes {needed:.3} ms, which is longer than slo_ms = {asked}");
+    Err(RepositoryError::layout(&entry.folder, reason))
+}
+
+/// The least that any request takes on the fastest class.
+pub(crate) fn shortest_of(spec: &ModelSpec) -> Option<Span> {
+    spec.profiles.iter().flatten().map(|profile| shortest(profile)).min()
 }
 
 /// The least that any request takes.

@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use crate::control::{self, Control};
 use crate::fleet::{Fleet, Limits as FleetLimits};
 use crate::frontend::{self, Frontend, Limits};
+use crate::gpu::{GpuError, GpuSetup, Gpus};
 use crate::loader::Loader;
 use crate::metrics::{Advice, Change, Outcome};
 use crate::planning::{self, Board, Planning};
@@ -46,6 +47,8 @@ pub struct Config {
     pub cpu_executors: usize,
     /// Threads of each of them.
     pub cpu_threads: usize,
+    /// The GPUs for model files, where there are any.
+    pub gpus: Option<GpuSetup>,
     /// Executors for emulated models; with planning, at most.
     pub emulated_executors: usize,
     /// Plans how many of them there are, and which models share them.
@@ -89,6 +92,12 @@ pub enum ServeError {
         /// Why not.
         source: io::Error,
     },
+    /// GPUs that cannot be served on.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// GPUs beside something that they do not go with.
+    #[error("{0}")]
+    Gpus(&'static str),
     /// Planning that cannot do what is asked.
     #[error("{0}")]
     Planning(&'static str),
@@ -182,9 +191,33 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         let reason = "a recording has the pools of the start: --record goes without a plan";
         return Err(ServeError::Planning(reason));
     }
-    let http = bind("http", config.http).await?;
-    let grpc = bind("grpc", config.grpc).await?;
-    let metrics = bind("metrics", config.metrics).await?;
+    if config.gpus.is_some() && config.record.is_some() {
+        let reason = "a recording does not have the shares of GPUs: --record goes without --gpus";
+        return Err(ServeError::Gpus(reason));
+    }
+    let listeners = Listeners {
+        http: bind("http", config.http).await?,
+        grpc: bind("grpc", config.grpc).await?,
+        metrics: bind("metrics", config.metrics).await?,
+    };
+    serve(config, listeners, shutdown).await
+}
+
+/// Where a server is asked.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    pub(crate) http: Option<TcpListener>,
+    pub(crate) grpc: Option<TcpListener>,
+    pub(crate) metrics: Option<TcpListener>,
+}
+
+/// Serves what has been checked.
+pub(crate) async fn serve(
+    config: Config,
+    listeners: Listeners,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let Listeners { http, grpc, metrics } = listeners;
     let mut recording = match &config.record {
         None => None,
         Some(path) => Some(
@@ -215,19 +248,40 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         start(name, executors, executors, recorder).map_err(ServeError::Thread)
     };
     let cpu = pool("cpu", config.cpu_executors)?;
-    let gpus = config.emulated_executors;
+    let gpus = match config.gpus {
+        None => None,
+        Some(setup) => {
+            let start = move |executors_max, network, on_lost| {
+                let config = PoolConfig {
+                    name: "gpu".to_owned(),
+                    executors: 0,
+                    executors_max,
+                    policy,
+                    margin,
+                    network,
+                    on_lost: Some(on_lost),
+                    recorder: None,
+                    // Shares come and go, which needs the dispatcher in one piece.
+                    scheduler_threads: 0,
+                };
+                Pool::start(config, clock)
+            };
+            Some(Gpus::start(setup, start)?)
+        }
+    };
+    let gpus_max = config.emulated_executors;
     let emulated = match config.planning {
-        None => Fleet::fixed(pool("emulated", gpus)?),
+        None => Fleet::fixed(pool("emulated", gpus_max)?),
         Some(settings) => {
-            let limits = FleetLimits { gpus, memory: settings.gpu_memory };
-            let start = move |name: &str, executors| start(name, executors, gpus, None);
+            let limits = FleetLimits { gpus: gpus_max, memory: settings.gpu_memory };
+            let start = move |name: &str, executors| start(name, executors, gpus_max, None);
             Fleet::planned(limits, Box::new(start)).map_err(ServeError::Thread)?
         }
     };
     let limits = emulated.limits();
     let online = Online::start().map_err(ServeError::Thread)?;
     let (engine, threads) = (config.engine, config.cpu_threads);
-    let loader = Loader { engine, cpu, emulated, threads, online: Some(online) };
+    let loader = Loader { engine, cpu, emulated, gpus, threads, online: Some(online) };
     let service = Arc::new(Service::new(Repository::new(config.repositories, config.slo), loader));
     let planning = config
         .planning
@@ -279,6 +333,9 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         return Err(ServeError::Drain(left));
     }
     service.stop_learning();
+    if let Some(gpus) = service.gpus() {
+        gpus.stop();
+    }
     for pool in service.pools() {
         pool.stop();
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use crate::fleet::Fleet;
+use crate::gpu::{Gpus, Recut, RecutError};
 use crate::inference::InferError;
 use crate::loader::Loader;
 use crate::pool::Pool;
@@ -96,6 +97,35 @@ impl Service {
     /// The pools of emulated executors.
     pub fn fleet(&self) -> &Fleet {
         &self.loader.emulated
+    }
+
+    /// The GPUs, where it has any.
+    pub fn gpus(&self) -> Option<&Arc<Gpus>> {
+        self.loader.gpus.as_ref()
+    }
+
+    /// Cuts a GPU into other shares, while nobody loads or unloads models.
+    pub async fn recut(
+        self: &Arc<Self>,
+        gpu: usize,
+        percents: Vec<u32>,
+    ) -> Result<Recut, RecutError> {
+        let service = self.clone();
+        // A task of its own: a client that goes away must not leave half a cut behind.
+        let recut = tokio::spawn(async move {
+            let _turn = service.take_turn().await;
+            let held = service.clone();
+            let recut = tokio::task::spawn_blocking(move || match held.gpus() {
+                Some(gpus) => gpus.recut(gpu, &percents),
+                None => Err(RecutError::Unknown { gpu, there: "none (--gpus)".to_owned() }),
+            });
+            recut.await
+        });
+        let failed = |error: tokio::task::JoinError| RecutError::Failed {
+            reason: error.to_string(),
+            now: "unknown".to_owned(),
+        };
+        recut.await.unwrap_or_else(Err).map_err(failed)?
     }
 
     pub(crate) fn registry(&self) -> &Registry {

@@ -10,6 +10,7 @@ use axum::{Json, Router};
 use fermata_core::Span;
 use serde::Serialize;
 
+use crate::gpu::GpuReport;
 use crate::metrics::Outcome;
 use crate::pool::Pool;
 use crate::served::Served;
@@ -46,6 +47,8 @@ pub struct Status {
     uptime_s: f64,
     models: Vec<ModelStatus>,
     pools: Vec<PoolStatus>,
+    /// The GPUs and their shares, where there are any.
+    gpus: Vec<GpuReport>,
     /// The plan in force, where the server plans.
     plan: Option<PlanStatus>,
     /// Models that are not served, and why.
@@ -145,9 +148,10 @@ impl Status {
                     busy: advice.busy,
                     bad: advice.bad,
                     advised_executors: advice.executors,
-                    busy_s: busy(&pool),
+                    busy_s: busy_s(&pool),
                 })
                 .collect(),
+            gpus: service.gpus().map(|gpus| gpus.report()).unwrap_or_default(),
             plan: PlanStatus::of(server),
             missing: missing
                 .map(|entry| Missing { name: entry.name, state: entry.state, reason: entry.reason })
@@ -156,11 +160,12 @@ impl Status {
     }
 }
 
-/// The busy time of each executor that a pool has, in seconds.
-fn busy(pool: &Pool) -> Vec<f64> {
-    let all: Vec<Span> = pool.gauges().busy().collect();
+/// How long each executor that there is was busy, by rising id.
+fn busy_s(pool: &Pool) -> Vec<f64> {
+    let busy: Vec<Span> = pool.gauges().busy().collect();
     let there = pool.executors_list().into_iter();
-    there.map(|(executor, ..)| all[executor.index()].0 as f64 / 1e9).collect()
+    let busy = there.filter_map(|(executor, ..)| busy.get(executor.index()));
+    busy.map(|busy| busy.0 as f64 / 1e9).collect()
 }
 
 impl PlanStatus {

@@ -59,6 +59,20 @@ families! {
         "GPUs that there may be.";
     PLAN_MOVES = "fermata_model_moves_total", "counter",
         "Models that moved from one pool to another.";
+    GPU_MEMORY_USED = "fermata_gpu_memory_used_bytes", "gauge",
+        "Memory of the GPU that is in use, by anybody.";
+    GPU_MEMORY_TOTAL = "fermata_gpu_memory_total_bytes", "gauge",
+        "Memory that the GPU has.";
+    GPU_SHARE = "fermata_gpu_share_percent", "gauge",
+        "How much of the GPU the executor was given, in percent.";
+    GPU_MULTIPROCESSORS = "fermata_gpu_share_multiprocessors", "gauge",
+        "How many multiprocessors of the GPU the executor has.";
+    SEAT_RESTARTS = "fermata_seat_restarts_total", "counter",
+        "How often seats of the GPU broke and were started again.";
+    RECUTS = "fermata_recuts_total", "counter",
+        "How often a GPU was cut into other shares.";
+    RECUT_TIME = "fermata_last_recut_seconds", "gauge",
+        "How long the last re-cut of the GPU took until all its shares served.";
     READY = "fermata_ready", "gauge",
         "Whether all models that should be served are.";
     START = "process_start_time_seconds", "gauge",

@@ -7,6 +7,7 @@ use fermata_core::Span;
 
 use super::model::Outcome;
 use super::names::{self, Family};
+use crate::gpu::{GpuReport, ShareReport};
 use crate::server::Server;
 
 /// Everything that is counted, as text.
@@ -25,6 +26,7 @@ impl Page {
         self.models(server)?;
         self.pools(server)?;
         self.plan(server)?;
+        self.gpus(server)?;
         let service = server.service();
         self.family(&names::READY)?;
         self.value(&names::READY, "", u8::from(service.is_ready()))?;
@@ -164,6 +166,52 @@ impl Page {
             ] {
                 self.family(family)?;
                 self.value(family, "", gpus)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn gpus(&mut self, server: &Server) -> fmt::Result {
+        let Some(gpus) = server.service().gpus() else { return Ok(()) };
+        let reports = gpus.report();
+        let each: Vec<(String, &GpuReport)> =
+            reports.iter().map(|report| (format!("gpu=\"{}\"", report.gpu), report)).collect();
+        self.family(&names::GPU_MEMORY_USED)?;
+        for (labels, report) in &each {
+            self.value(&names::GPU_MEMORY_USED, labels, report.memory_used_bytes)?;
+        }
+        self.family(&names::GPU_MEMORY_TOTAL)?;
+        for (labels, report) in &each {
+            self.value(&names::GPU_MEMORY_TOTAL, labels, report.memory_total_bytes)?;
+        }
+        let pool = escaped(gpus.pool().name());
+        let shares: Vec<(String, &ShareReport)> = each
+            .iter()
+            .flat_map(|(labels, report)| report.shares.iter().map(move |share| (labels, share)))
+            .filter_map(|(labels, share)| {
+                let (seat, executor) = (share.seat, share.executor?);
+                let more = format!("seat=\"{seat}\",pool=\"{pool}\",executor=\"{executor}\"");
+                Some((format!("{labels},{more}"), share))
+            })
+            .collect();
+        self.family(&names::GPU_SHARE)?;
+        for (labels, share) in &shares {
+            self.value(&names::GPU_SHARE, labels, share.percent)?;
+        }
+        self.family(&names::GPU_MULTIPROCESSORS)?;
+        for (labels, share) in &shares {
+            self.value(&names::GPU_MULTIPROCESSORS, labels, share.multiprocessors)?;
+        }
+        self.family(&names::SEAT_RESTARTS)?;
+        for (labels, report) in &each {
+            self.value(&names::SEAT_RESTARTS, labels, report.restarts)?;
+        }
+        self.family(&names::RECUTS)?;
+        self.value(&names::RECUTS, "", gpus.recuts())?;
+        self.family(&names::RECUT_TIME)?;
+        for (labels, report) in &each {
+            if let Some(took_ms) = report.last_recut_ms {
+                self.value(&names::RECUT_TIME, labels, took_ms / 1e3)?;
             }
         }
         Ok(())

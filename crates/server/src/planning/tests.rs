@@ -101,6 +101,7 @@ impl Bed {
             cpu: start("cpu", 0, 0).unwrap(),
             emulated: Fleet::planned(limits, Box::new(move |name, n| start(name, n, gpus)))
                 .unwrap(),
+            gpus: None,
             threads: 1,
             online: None,
         };

@@ -229,7 +229,7 @@ async fn cuda_unregister() -> StatusCode {
 }
 
 /// The JSON of a request; the default, if its body is empty.
-async fn read<T: DeserializeOwned + Default>(
+pub(super) async fn read<T: DeserializeOwned + Default>(
     frontend: &Frontend,
     request: Request,
 ) -> Result<T, super::Refusal> {
@@ -295,6 +295,6 @@ fn log_response(log: Log) -> Response {
     }))
 }
 
-fn value(value: &Value) -> Response {
+pub(super) fn value(value: &Value) -> Response {
     json_response(value.to_string().into_bytes())
 }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod body;
+mod gpus;
 mod infer;
 mod refusal;
 mod request;
@@ -49,6 +50,8 @@ pub fn router(frontend: Arc<Frontend>) -> Router {
         .nest("/v2/repository", repository.clone())
         .nest("/v2/repository/{repository}", repository)
         .merge(admin::shared_memory())
+        .route("/v2/fermata/gpus", get(gpus::list))
+        .route("/v2/fermata/gpus/{gpu}/shares", post(gpus::recut))
         .route("/v2/trace/setting", get(admin::trace).post(admin::change_trace))
         .route("/v2/logging", get(admin::log).post(admin::change_log))
         .fallback(not_found)

@@ -1,0 +1,347 @@
+//! Models on GPUs: each GPU has seats, each seat may have a share of it, and is then an executor of the pool `gpu`.
+//!
+//! A share is a class of executors to dispatch, with a profile of its own for each model. Shares are cut anew while serving (`recut.rs`): the new
+//! executor joins, then the old one leaves. A seat that breaks is started again (`repair.rs`), and the others go on. Nothing here is on the way of
+//! requests.
+
+mod classes;
+#[cfg(test)]
+mod emulated;
+mod estimate;
+mod load;
+mod model;
+mod recut;
+mod repair;
+mod report;
+mod station;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use fermata_core::{ClassId, Span};
+use fermata_dispatch::Network;
+use fermata_engine::{Cut, CutError, EngineError, Gpu, Memory, Seat};
+
+use crate::pool::{GrowError, OnLost, Pool};
+use classes::{Classes, Share};
+pub(crate) use load::{LoadError, OnGpu};
+pub(crate) use model::OnGpus;
+pub use recut::{Recut, RecutError};
+pub use report::{GpuReport, ShareReport};
+use station::Station;
+
+/// From the decision to the seat: a message to another process, which waits for it.
+const CTRL: Span = Span(100_000);
+/// To gather one input into the seat's memory and copy it to the GPU: an image of 150 kB at a few GB/s, each way. Batches are granted so much
+/// before the one ahead of them ends, and are there when it does.
+const DATA: Span = Span(20_000);
+
+/// Executors for each seat: the one that it is, the one that it was until its last batch is done, and as many again for re-cuts that follow each
+/// other faster than batches.
+const EXECUTORS_OF_SEAT: usize = 8;
+
+/// The GPUs that a server has.
+pub struct GpuSetup {
+    /// By GPU: its seats, as many as it can have shares. Never empty, and no GPU is without a seat.
+    pub seats: Vec<Vec<Arc<dyn Seat>>>,
+    /// How each of them is cut at first, in percent.
+    pub shares: Vec<u32>,
+}
+
+/// The GPUs of a server, cut into shares.
+pub struct Gpus {
+    pool: Arc<Pool>,
+    /// The seats of all GPUs, those of one together.
+    stations: Arc<[Station]>,
+    /// Who cuts a GPU anew or brings a seat back has this, so that two cannot mix.
+    turn: Mutex<()>,
+    board: Mutex<Board>,
+    /// Those that every seat must be able to run.
+    models: Mutex<Vec<Weak<OnGpus>>>,
+    stopping: AtomicBool,
+    recuts: AtomicU64,
+}
+
+/// Who has which share. Held for moments only.
+#[derive(Debug, Default)]
+struct Board {
+    classes: Classes,
+    gpus: Vec<Card>,
+}
+
+/// One GPU.
+#[derive(Debug)]
+struct Card {
+    gpu: Gpu,
+    /// Which seats are its.
+    seats: Range<usize>,
+    cut: Cut,
+    /// By seat of its own: which share it has, or will have when it is back.
+    parts: Vec<Option<Part>>,
+    memory: Memory,
+    /// How long the last re-cut took until all its shares served.
+    last_recut: Option<Duration>,
+}
+
+/// A share of a cut.
+#[derive(Clone, Debug, PartialEq)]
+struct Part {
+    cut: Cut,
+    number: usize,
+    class: ClassId,
+}
+
+impl Part {
+    fn percent(&self) -> u32 {
+        self.cut.percents()[self.number]
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        self.cut.multiprocessors()[self.number]
+    }
+}
+
+/// Why GPUs cannot be served on.
+#[derive(Debug, thiserror::Error)]
+pub enum GpuError {
+    /// There is none, or one without seats.
+    #[error("there is no GPU to serve on")]
+    Empty,
+    /// A GPU cannot be cut so.
+    #[error("GPU {gpu} cannot be cut into {}: {reason}", listed(percents))]
+    Cut {
+        /// Which.
+        gpu: usize,
+        /// How.
+        percents: Vec<u32>,
+        /// Why not.
+        reason: CutError,
+    },
+    /// More shares than seats.
+    #[error(
+        "GPU {gpu} has {seats} seats, which is fewer than {shares} shares: --seats says how many shares it can have"
+    )]
+    Seats {
+        /// Which.
+        gpu: usize,
+        /// How many it has.
+        seats: usize,
+        /// How many are asked for.
+        shares: usize,
+    },
+    /// A seat does not take its share.
+    #[error("GPU {gpu}, seat {seat}: {reason}")]
+    Seat {
+        /// Which GPU.
+        gpu: usize,
+        /// Which of its seats.
+        seat: usize,
+        /// Why.
+        reason: String,
+    },
+    /// The machine.
+    #[error("a thread cannot be started: {0}")]
+    Thread(#[from] io::Error),
+}
+
+impl Gpus {
+    /// Cuts the GPUs, and makes an executor of each share. `start` makes their pool: so many executors at most, this far away, and this is to be
+    /// called when one breaks.
+    pub(crate) fn start(
+        setup: GpuSetup,
+        start: impl FnOnce(usize, Network, Arc<OnLost>) -> io::Result<Arc<Pool>>,
+    ) -> Result<Arc<Self>, GpuError> {
+        let mut board = Board::default();
+        let mut stations = Vec::new();
+        for seats in setup.seats {
+            let gpu = seats.first().ok_or(GpuError::Empty)?.gpu().clone();
+            let cut = check(&gpu, seats.len(), &setup.shares)?;
+            let parts = board.parts(&gpu, seats.len(), &cut);
+            let first = stations.len();
+            stations.extend(seats.into_iter().map(Station::new));
+            let memory = Memory { used: 0, total: gpu.memory };
+            let seats = first..stations.len();
+            board.gpus.push(Card { gpu, seats, cut, parts, memory, last_recut: None });
+        }
+        if stations.is_empty() {
+            return Err(GpuError::Empty);
+        }
+        let (lost, told) = crossbeam_channel::unbounded();
+        let network = Network { ctrl: CTRL, data: DATA, resp: Span::ZERO };
+        let pool = start(EXECUTORS_OF_SEAT * stations.len(), network, on_lost(lost))?;
+        let gpus = Arc::new(Self {
+            pool,
+            stations: stations.into(),
+            turn: Mutex::default(),
+            board: Mutex::new(board),
+            models: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            recuts: AtomicU64::new(0),
+        });
+        for seat in 0..gpus.stations.len() {
+            let Some(part) = gpus.part(seat) else { continue };
+            gpus.take_part(seat, &part).map_err(|reason| {
+                let (gpu, seat) = gpus.named(seat);
+                GpuError::Seat { gpu, seat, reason: reason.to_string() }
+            })?;
+        }
+        repair::start(&gpus, told)?;
+        for card in &gpus.board().gpus {
+            let (gpu, seats) = (card.gpu.index, card.seats.len());
+            tracing::info!(gpu, name = card.gpu.name, seats, shares = %card.cut, "is served on");
+        }
+        Ok(gpus)
+    }
+
+    /// The pool of their executors.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// How often a GPU was cut anew.
+    pub fn recuts(&self) -> u64 {
+        self.recuts.load(Relaxed)
+    }
+
+    /// Nothing is started again any more.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+    }
+
+    /// Sets a seat's share and makes an executor of it; the executors that it was leave. The seat's part must be known to dispatch already.
+    fn take_part(&self, seat: usize, part: &Part) -> Result<(), PartError> {
+        let there = self.executors_of(seat);
+        self.stations[seat].seat.set_share(&part.cut, part.number)?;
+        if there.iter().any(|&(_, class)| class == part.class) {
+            return Ok(());
+        }
+        self.pool.join(seat, part.class)?;
+        for (executor, _) in there {
+            self.pool.leave(executor);
+        }
+        Ok(())
+    }
+
+    /// The executors that a seat is.
+    fn executors_of(&self, seat: usize) -> Vec<(fermata_core::ExecutorId, ClassId)> {
+        let all = self.pool.executors_list().into_iter();
+        all.filter(|&(_, origin, _)| origin == seat).map(|(id, _, class)| (id, class)).collect()
+    }
+
+    /// The share that a seat has, or should have.
+    fn part(&self, seat: usize) -> Option<Part> {
+        let board = self.board();
+        let card = board.gpus.iter().find(|card| card.seats.contains(&seat))?;
+        card.parts[seat - card.seats.start].clone()
+    }
+
+    /// The GPU of a seat, and which of its seats it is.
+    fn named(&self, seat: usize) -> (usize, usize) {
+        let board = self.board();
+        let card = board.gpus.iter().find(|card| card.seats.contains(&seat));
+        card.map_or((0, seat), |card| (card.gpu.index, seat - card.seats.start))
+    }
+
+    /// The models that there are.
+    fn models(&self) -> Vec<Arc<OnGpus>> {
+        let mut models = self.models.lock().expect("nothing panics with it");
+        models.retain(|model| model.strong_count() > 0);
+        models.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().expect("nothing panics with it")
+    }
+
+    fn take_turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().expect("nothing panics with it")
+    }
+}
+
+impl Board {
+    /// A part for each seat, for as many as there are.
+    fn parts(&mut self, gpu: &Gpu, seats: usize, cut: &Cut) -> Vec<Option<Part>> {
+        let part = |number: usize| {
+            let &multiprocessors = cut.multiprocessors().get(number)?;
+            let class = self.classes.class(&Share::of(gpu, multiprocessors));
+            Some(Part { cut: cut.clone(), number, class })
+        };
+        (0..seats).map(part).collect()
+    }
+
+    /// The share of each class that a seat has, and a GPU to which it may belong; `None` for those that nobody has. One GPU may be left out.
+    fn classes_in_use(&self, but: Option<usize>) -> Vec<Option<(Gpu, Share)>> {
+        let mut classes = vec![None; self.classes.shares().len()];
+        for (_, card) in self.gpus.iter().enumerate().filter(|(at, _)| Some(*at) != but) {
+            for part in card.parts.iter().flatten() {
+                let share = Share::of(&card.gpu, part.multiprocessors());
+                classes[part.class.index()] = Some((card.gpu.clone(), share));
+            }
+        }
+        classes
+    }
+}
+
+/// Why a seat does not become an executor.
+#[derive(Debug, thiserror::Error)]
+enum PartError {
+    #[error(transparent)]
+    Seat(#[from] EngineError),
+    #[error(transparent)]
+    Join(#[from] GrowError),
+}
+
+impl PartError {
+    /// Whether the seat broke: it will come back by itself.
+    fn is_lost(&self) -> bool {
+        match self {
+            Self::Seat(error) | Self::Join(GrowError::Session(error)) => {
+                matches!(error, EngineError::Lost(_))
+            }
+            Self::Join(_) => false,
+        }
+    }
+}
+
+/// Whether a GPU with so many seats can be cut so.
+fn check(gpu: &Gpu, seats: usize, percents: &[u32]) -> Result<Cut, GpuError> {
+    let index = gpu.index;
+    let cut = Cut::new(percents, gpu.multiprocessors, gpu.step)
+        .map_err(|reason| GpuError::Cut { gpu: index, percents: percents.to_vec(), reason })?;
+    if cut.len() > seats {
+        return Err(GpuError::Seats { gpu: index, seats, shares: cut.len() });
+    }
+    Ok(cut)
+}
+
+/// As many as a person would read.
+fn listed(percents: &[u32]) -> String {
+    const MOST: usize = 20;
+    let some: Vec<String> = percents.iter().take(MOST).map(u32::to_string).collect();
+    let rest = if percents.len() > MOST { ", ..." } else { "" };
+    format!("{}{rest}", some.join(","))
+}
+
+fn on_lost(lost: Sender<usize>) -> Arc<OnLost> {
+    // Who would listen is gone when the server stops.
+    Arc::new(move |seat| _ = lost.send(seat))
+}
+
+impl fmt::Debug for Gpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gpus").field("board", &self.board).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for GpuSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GpuSetup").field("shares", &self.shares).finish_non_exhaustive()
+    }
+}
