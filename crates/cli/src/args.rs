@@ -15,6 +15,7 @@ use crate::plan::PlanArgs;
 use crate::profile::ProfileArgs;
 use crate::replay::ReplayArgs;
 use crate::serve::ServeArgs;
+use crate::shares::SharesArgs;
 use crate::top::TopArgs;
 
 /// Serves deep neural networks under latency objectives, holding each batch for exactly as long as its deadlines
@@ -58,6 +59,7 @@ pub(crate) enum Command {
     Profile(ProfileArgs),
     Replay(ReplayArgs),
     Serve(ServeArgs),
+    Shares(SharesArgs),
     Sim(SimArgs),
     Top(TopArgs),
 }
@@ -73,6 +75,7 @@ const EXAMPLES: &str = "Examples:
   fermata load http://localhost:8000 resnet50 --rate 500 --slo-ms 25
                                                       what a server makes of this load
   fermata models http://localhost:8000                what a server has
+  fermata shares http://localhost:8000 40,60          cut its GPU into two shares
   fermata top http://localhost:8000                   what it does, live
   fermata bench symphony --quick                      the paper's experiments, roughly";
 

@@ -17,6 +17,7 @@ mod plan;
 mod profile;
 mod replay;
 mod serve;
+mod shares;
 mod sim;
 mod table;
 mod top;
@@ -47,6 +48,7 @@ pub fn main() -> ExitCode {
         Command::Profile(args) => profile::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Shares(args) => shares::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Top(args) => top::run(args),
     };

@@ -5,6 +5,7 @@ mod checker;
 mod document;
 mod load;
 mod profile;
+mod shares;
 
 use std::io;
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use crate::client;
 pub(crate) use checker::Checker;
 pub(crate) use document::{parse, parse_json};
 pub(crate) use load::{Latency, LatencyKeys, arrivals, copies_of, one, poisson};
+pub(crate) use shares::shares;
 
 /// A day: longer runs are slips of the keyboard.
 pub(crate) const SECONDS_MAX: f64 = 86_400.0;

@@ -93,6 +93,26 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) cpu_threads: Option<u64>,
 
+    /// The GPUs that model files run on: all, none, or by number (0,1). A model whose fermata.toml says device = "cpu", or whose
+    /// instance groups are all KIND_CPU, stays on the processors.
+    #[arg(long, value_name = "WHICH", env = "FERMATA_GPUS")]
+    pub(crate) gpus: Option<String>,
+
+    /// The shares that each GPU is cut into at first, in percent: 100 is a whole one, 40,60 are two. `fermata shares` cuts
+    /// them anew.
+    #[arg(long, value_name = "PERCENTS", env = "FERMATA_SHARES")]
+    pub(crate) shares: Option<String>,
+
+    /// How many shares each GPU can have later: each takes a process, and the memory of all models once more. As many as
+    /// --shares has, if not given.
+    #[arg(
+        long,
+        value_name = "N",
+        env = "FERMATA_SEATS",
+        value_parser = clap::value_parser!(u64).range(1..=64)
+    )]
+    pub(crate) seats: Option<u64>,
+
     /// Executors for emulated models.
     #[arg(
         long,
@@ -193,7 +213,7 @@ Fermata must be told is the SLO of each model, in NAME/fermata.toml, in the repo
   engine = \"emulated\"
   alpha_ms = 1.053           # a batch of b takes alpha b + beta;
   beta_ms = 5.072            # or latency_ms = [6.1, 7.2, ...] by batch
-  memory_mb = 98             # for --plan auto
+  memory_mb = 98             # for --plan auto; of a model with a file, its limit on a GPU
 
   # fermata.toml of the repository
   [defaults]
@@ -205,6 +225,8 @@ Examples:
   fermata serve models --slo-ms 50
   fermata serve models --model-control-mode poll --repository-poll-secs 5
   fermata serve --model-repository=/models --http-port=8000        as tritonserver is started
+  fermata serve models --gpus all                                  on the GPUs, each in one piece
+  fermata serve models --gpus 0 --shares 40,60 --seats 3           on two shares of one, later on three at most
   fermata serve models --emulated-executors 64 --record run.txt
   fermata serve models --plan auto --emulated-executors 256 --gpu-memory-mb 80000
                                                   as many as the load needs, at most 256

@@ -1,6 +1,7 @@
 //! `fermata serve`: arguments into a server.
 
 mod args;
+mod gpus;
 mod log;
 
 use std::net::SocketAddr;
@@ -49,6 +50,9 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         ServeError::Planning(reason) => {
             InputError::Argument { name: "--plan", reason: reason.to_owned() }.into()
         }
+        ServeError::Gpus(reason) => {
+            InputError::Argument { name: "--gpus", reason: reason.to_owned() }.into()
+        }
         ServeError::Scheduler(reason) => {
             let (name, reason) = ("--scheduler-threads", reason.to_owned());
             InputError::Argument { name, reason }.into()
@@ -62,6 +66,7 @@ fn configure(args: &ServeArgs) -> anyhow::Result<Config> {
     let slo = args.slo_ms.map(objective).transpose()?;
     let planning = planning(args)?;
     let log = log::start(&args.log, args.log_json)?;
+    let gpus = gpus::setup(args)?;
     let cpu_executors = args.cpu_executors as usize;
     let cores = available_parallelism().map_or(1, usize::from);
     let cpu_threads = args.cpu_threads.map_or((cores / cpu_executors).max(1), |n| n as usize);
@@ -83,6 +88,7 @@ fn configure(args: &ServeArgs) -> anyhow::Result<Config> {
         engine,
         cpu_executors,
         cpu_threads,
+        gpus,
         emulated_executors: args.emulated_executors as usize,
         planning,
         scheduler_threads: scheduler_threads(args, cores),

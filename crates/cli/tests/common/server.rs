@@ -24,6 +24,14 @@ pub(crate) struct State {
     pub(crate) inputs: Mutex<BTreeMap<String, usize>>,
 }
 
+/// A GPU of which a share is away.
+const GPUS: &str = r#"{"gpus":[{"gpu":0,"name":"NVIDIA H200","multiprocessors":132,"memory_used_bytes":2147483648,
+    "memory_total_bytes":150323855360,"seats":3,"shares":[
+    {"seat":0,"percent":40,"multiprocessors":56,"executor":2,"restarts":0},
+    {"seat":1,"percent":60,"multiprocessors":76,"executor":null,"restarts":1}],"restarts":1,"last_recut_ms":3.25}]}"#;
+/// One that was cut.
+const RECUT: &str = r#"{"gpu":0,"shares":[40,60],"multiprocessors":[56,76],"took_ms":3.25}"#;
+
 /// An answer: an HTTP status and a body.
 type Answer = (u16, String);
 
@@ -72,6 +80,14 @@ impl State {
                 let index = "[{\"name\":\"a\",\"version\":\"1\",\"state\":\"READY\"},\
                     {\"name\":\"b\",\"state\":\"UNAVAILABLE\",\"reason\":\"no\\nfile\"},{\"name\":\"c\"}]";
                 Some((200, index.to_owned()))
+            }
+            ("GET", ["v2", "fermata", "gpus"]) => Some((200, GPUS.to_owned())),
+            ("POST", ["v2", "fermata", "gpus", "0", "shares"]) => {
+                let shares = String::from_utf8_lossy(body);
+                match shares.contains("[40,60]") {
+                    true => Some((200, RECUT.to_owned())),
+                    false => Some((400, "{\"error\":\"GPU 0 has 2 seats\"}".to_owned())),
+                }
             }
             ("POST", ["v2", "repository", "models", "a", "load" | "unload"]) => {
                 Some((200, String::new()))

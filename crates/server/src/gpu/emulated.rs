@@ -102,7 +102,7 @@ impl Engine for EmulatedSeat {
             shape: vec![2],
         };
         let signature = Signature {
-            max_batch: 8,
+            max_batch: 4,
             inputs: vec![spec("x")],
             outputs: vec![spec("y")],
             length: None,

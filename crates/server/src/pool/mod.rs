@@ -306,10 +306,6 @@ impl Place {
     }
 
     /// Tells dispatch of other profiles: of one more class, say, or of one less. What was learned of those that stay is kept.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for pools of GPU shares, which are made elsewhere")
-    )]
     pub(crate) fn respec(&self, spec: Arc<ModelSpec>) -> Result<(), PlaceError> {
         self.pool.check_classes(&spec)?;
         self.spec.store(spec.clone());

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
 use fermata_core::Span;
+use fermata_engine::EngineError;
 
 pub(crate) use ledger::Ledger;
 pub(crate) use subject::{Alone, Sample, Subject};
@@ -118,10 +119,14 @@ impl Pace {
         let began = Instant::now();
         let took = match bench.run(sample) {
             Ok(took) => took,
-            Err(reason) => {
-                // One that fails may be a bad request.
-                if bench.session.is_none() {
-                    tracing::warn!(model = subject.model(), reason, "requests cannot be run alone");
+            Err(error) => {
+                if matches!(error, EngineError::Lost(_)) {
+                    // Where it ran is gone, and may come back: the next is run with another session.
+                    bench.session = None;
+                } else if bench.session.is_none() {
+                    // One that fails later may be a bad request.
+                    let model = subject.model();
+                    tracing::warn!(model, reason = %error, "requests cannot be run alone");
                     subject.close();
                 }
                 return self.pause(began.elapsed(), 1);
@@ -150,20 +155,19 @@ impl Pace {
 
 impl Bench {
     /// What a request takes alone; why it cannot be told, if it cannot.
-    fn run(&mut self, sample: &Sample) -> Result<Span, String> {
+    fn run(&mut self, sample: &Sample) -> Result<Span, EngineError> {
         let batch = std::slice::from_ref(&sample.inputs);
         let session = match &mut self.session {
             Some(session) => session,
             None => {
-                let session = (self.make)(0).map_err(|error| error.to_string())?;
-                let session = self.session.insert(session);
+                let session = self.session.insert((self.make)(0)?);
                 // Engines are slow the first time.
-                session.run(batch).map_err(|error| error.to_string())?;
+                session.run(batch)?;
                 session
             }
         };
         let watch = self.watch;
-        super::time(session.as_mut(), batch, || watch.now()).map_err(|error| error.to_string())
+        super::time(session.as_mut(), batch, || watch.now())
     }
 }
 

@@ -1,0 +1,219 @@
+//! The GPUs of `fermata serve`: which, how many seats each, and how they are cut at first.
+
+use std::sync::Arc;
+
+use fermata_engine::{Cut, EngineError, Gpu, Seat};
+use fermata_server::gpu::GpuSetup;
+
+use super::ServeArgs;
+use crate::client;
+use crate::input::{InputError, shares};
+
+/// Who knows the GPUs of this machine.
+trait Devices {
+    /// Those that there are.
+    fn gpus(&self) -> Result<Vec<Gpu>, EngineError>;
+
+    /// One more seat on one of them.
+    fn seat(&self, gpu: &Gpu) -> Result<Arc<dyn Seat>, EngineError>;
+}
+
+/// Which GPUs are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Choice {
+    All,
+    None,
+    Some(Vec<usize>),
+}
+
+/// What was said of GPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wishes {
+    choice: Choice,
+    shares: Vec<u32>,
+    seats: usize,
+}
+
+/// Starts the seats that are asked for. `None` where nobody asks for a GPU.
+pub(super) fn setup(args: &ServeArgs) -> Result<Option<GpuSetup>, InputError> {
+    let wishes = Wishes::read(args)?;
+    if wishes.choice == Choice::None {
+        if args.gpus.is_none() {
+            tell_of_gpus();
+        }
+        return Ok(None);
+    }
+    let devices = devices().map_err(|error| refuse("--gpus", &error))?;
+    wishes.start(devices.as_ref()).map(Some)
+}
+
+/// Says that there are GPUs which nobody asks for. Beside the start, since it may take a while to find out.
+fn tell_of_gpus() {
+    std::thread::spawn(|| {
+        let there = devices().and_then(|devices| devices.gpus()).unwrap_or_default();
+        if let Some(first) = there.first() {
+            let (gpus, name) = (there.len(), &first.name);
+            tracing::info!(gpus, name, "there are GPUs: --gpus all serves on them");
+        }
+    });
+}
+
+/// The GPUs of this machine, where it has any.
+fn devices() -> Result<Box<dyn Devices>, EngineError> {
+    let reason = "this build has no CUDA engine, without which no GPU can be used; --gpus none serves on the processors";
+    Err(EngineError::Library(reason.to_owned()))
+}
+
+impl Wishes {
+    fn read(args: &ServeArgs) -> Result<Self, InputError> {
+        let choice = args.gpus.as_deref().map_or(Ok(Choice::None), Choice::read)?;
+        let given = args.shares.as_deref().map(|text| shares("--shares", text)).transpose()?;
+        if choice == Choice::None {
+            let alone = [("--shares", given.is_some()), ("--seats", args.seats.is_some())];
+            if let Some((name, _)) = alone.into_iter().find(|(_, given)| *given) {
+                let reason = "is for GPUs: add --gpus all".to_owned();
+                return Err(InputError::Argument { name, reason });
+            }
+        }
+        let shares = given.unwrap_or_else(|| vec![100]);
+        let seats = args.seats.map_or(shares.len(), |seats| seats as usize);
+        if seats < shares.len() {
+            let reason = format!("{seats} are fewer than the {} shares of --shares", shares.len());
+            return Err(InputError::Argument { name: "--seats", reason });
+        }
+        Ok(Self { choice, shares, seats })
+    }
+
+    fn start(&self, devices: &dyn Devices) -> Result<GpuSetup, InputError> {
+        let there = devices.gpus().map_err(|error| refuse("--gpus", &error))?;
+        let chosen = self.choice.of(&there)?;
+        for gpu in &chosen {
+            // Before anything is started.
+            Cut::new(&self.shares, gpu.multiprocessors, gpu.step).map_err(|error| {
+                let reason = format!("GPU {} ({}): {error}", gpu.index, gpu.name);
+                InputError::Argument { name: "--shares", reason }
+            })?;
+        }
+        let seats = |gpu: &Gpu| (0..self.seats).map(|_| devices.seat(gpu)).collect();
+        let seats: Result<Vec<Vec<_>>, EngineError> = chosen.iter().map(seats).collect();
+        let seats = seats.map_err(|error| refuse("--gpus", &error))?;
+        Ok(GpuSetup { seats, shares: self.shares.clone() })
+    }
+}
+
+impl Choice {
+    fn read(text: &str) -> Result<Self, InputError> {
+        let refuse = |reason: String| InputError::Argument { name: "--gpus", reason };
+        match text.trim() {
+            "all" => return Ok(Self::All),
+            "none" => return Ok(Self::None),
+            _ => {}
+        }
+        let numbers: Option<Vec<usize>> =
+            text.split(',').map(|word| word.trim().parse().ok()).collect();
+        let numbers = numbers.ok_or_else(|| {
+            let shown = client::in_one_line(text);
+            refuse(format!("'{shown}' is neither all, none, nor numbers of GPUs such as 0,1"))
+        })?;
+        let again = (1..numbers.len()).find(|&at| numbers[..at].contains(&numbers[at]));
+        match again {
+            Some(at) => Err(refuse(format!("GPU {} is named twice", numbers[at]))),
+            None => Ok(Self::Some(numbers)),
+        }
+    }
+
+    /// Those of the GPUs that there are.
+    fn of(&self, there: &[Gpu]) -> Result<Vec<Gpu>, InputError> {
+        let refuse = |reason: String| InputError::Argument { name: "--gpus", reason };
+        if there.is_empty() {
+            let reason = "this machine has no GPU that CUDA can use: nvidia-smi lists those that the driver knows; \
+                --gpus none serves on the processors";
+            return Err(refuse(reason.to_owned()));
+        }
+        let numbers = match self {
+            Self::All => return Ok(there.to_vec()),
+            Self::None => return Ok(Vec::new()),
+            Self::Some(numbers) => numbers,
+        };
+        let find = |&number: &usize| {
+            there.iter().find(|gpu| gpu.index == number).cloned().ok_or_else(|| {
+                let known: Vec<String> = there.iter().map(|gpu| gpu.index.to_string()).collect();
+                refuse(format!("there is no GPU {number}: there are {}", known.join(", ")))
+            })
+        };
+        numbers.iter().map(find).collect()
+    }
+}
+
+fn refuse(name: &'static str, error: &EngineError) -> InputError {
+    InputError::Argument { name, reason: client::in_one_line(&error.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine whose seats cannot be started.
+    struct Machine(Vec<Gpu>);
+
+    impl Devices for Machine {
+        fn gpus(&self) -> Result<Vec<Gpu>, EngineError> {
+            Ok(self.0.clone())
+        }
+
+        fn seat(&self, gpu: &Gpu) -> Result<Arc<dyn Seat>, EngineError> {
+            Err(EngineError::Library(format!("no seat on GPU {}", gpu.index)))
+        }
+    }
+
+    fn machine(gpus: usize) -> Machine {
+        let gpu = |index| Gpu {
+            index,
+            name: "H200".to_owned(),
+            memory: 1,
+            multiprocessors: 132,
+            step: 8,
+        };
+        Machine((0..gpus).map(gpu).collect())
+    }
+
+    fn wishes(choice: &str, shares: &[u32]) -> Wishes {
+        let (choice, shares) = (Choice::read(choice).unwrap(), shares.to_vec());
+        Wishes { choice, seats: shares.len(), shares }
+    }
+
+    #[test]
+    fn gpus_are_chosen_by_number() {
+        let there = machine(3).0;
+        let chosen = |text: &str| {
+            let gpus = Choice::read(text).unwrap().of(&there).unwrap();
+            gpus.iter().map(|gpu| gpu.index).collect::<Vec<_>>()
+        };
+        assert_eq!(chosen("all"), [0, 1, 2]);
+        assert_eq!(chosen("none"), [0; 0]);
+        assert_eq!(chosen("2, 0"), [2, 0]);
+        assert_eq!(Choice::read("none").unwrap(), Choice::None);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_said_in_one_line() {
+        for (text, reason) in [
+            ("some", "--gpus: 'some' is neither all, none, nor numbers of GPUs"),
+            ("0,,1", "is neither all, none, nor numbers"),
+            ("-1", "is neither all, none, nor numbers"),
+            ("1,0,1", "--gpus: GPU 1 is named twice"),
+        ] {
+            let error = Choice::read(text).unwrap_err().to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+        for (choice, shares, gpus, reason) in [
+            ("all", &[100][..], 0, "--gpus: this machine has no GPU"),
+            ("7", &[100], 2, "--gpus: there is no GPU 7: there are 0, 1"),
+            ("all", &[5; 17], 1, "--shares: GPU 0 (H200): 17 shares are too many"),
+            ("1", &[100], 2, "--gpus: no seat on GPU 1"),
+        ] {
+            let error = wishes(choice, shares).start(&machine(gpus)).unwrap_err().to_string();
+            assert!(error.contains(reason) && error.lines().count() == 1, "{error}");
+        }
+    }
+}
