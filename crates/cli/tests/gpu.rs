@@ -1,5 +1,11 @@
 //! The GPU engine on a real GPU. Where there is none, each test says why it was skipped.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails, and one that is skipped says so"
+)]
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

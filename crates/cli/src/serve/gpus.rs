@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fermata_engine::cuda::Workers;
 use fermata_engine::{Cut, EngineError, Gpu, Seat};
 use fermata_server::gpu::GpuSetup;
 
@@ -13,6 +14,9 @@ use crate::input::{InputError, shares};
 trait Devices {
     /// Those that there are.
     fn gpus(&self) -> Result<Vec<Gpu>, EngineError>;
+
+    /// Seats of one GPU run at the same time from now on.
+    fn run_side_by_side(&self) -> Result<(), EngineError>;
 
     /// One more seat on one of them.
     fn seat(&self, gpu: &Gpu) -> Result<Arc<dyn Seat>, EngineError>;
@@ -60,8 +64,21 @@ fn tell_of_gpus() {
 
 /// The GPUs of this machine, where it has any.
 fn devices() -> Result<Box<dyn Devices>, EngineError> {
-    let reason = "this build has no CUDA engine, without which no GPU can be used; --gpus none serves on the processors";
-    Err(EngineError::Library(reason.to_owned()))
+    Ok(Box::new(Workers::new(super::gpu_library_folders())?))
+}
+
+impl Devices for Arc<Workers> {
+    fn gpus(&self) -> Result<Vec<Gpu>, EngineError> {
+        Workers::gpus(self)
+    }
+
+    fn run_side_by_side(&self) -> Result<(), EngineError> {
+        Workers::run_side_by_side(self)
+    }
+
+    fn seat(&self, gpu: &Gpu) -> Result<Arc<dyn Seat>, EngineError> {
+        Workers::seat(self, gpu)
+    }
 }
 
 impl Wishes {
@@ -93,6 +110,11 @@ impl Wishes {
                 let reason = format!("GPU {} ({}): {error}", gpu.index, gpu.name);
                 InputError::Argument { name: "--shares", reason }
             })?;
+        }
+        if self.seats > 1
+            && let Err(error) = devices.run_side_by_side()
+        {
+            tracing::warn!(%error, "shares of a GPU take turns, and do not run at the same time");
         }
         let seats = |gpu: &Gpu| (0..self.seats).map(|_| devices.seat(gpu)).collect();
         let seats: Result<Vec<Vec<_>>, EngineError> = chosen.iter().map(seats).collect();
@@ -159,6 +181,10 @@ mod tests {
     impl Devices for Machine {
         fn gpus(&self) -> Result<Vec<Gpu>, EngineError> {
             Ok(self.0.clone())
+        }
+
+        fn run_side_by_side(&self) -> Result<(), EngineError> {
+            Ok(())
         }
 
         fn seat(&self, gpu: &Gpu) -> Result<Arc<dyn Seat>, EngineError> {

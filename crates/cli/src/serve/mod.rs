@@ -134,6 +134,12 @@ fn scheduler_threads(args: &ServeArgs, cores: usize) -> usize {
     }
 }
 
+/// Where `make setup-gpu` puts the library for GPUs, before those of the one for processors, which may have both.
+pub(crate) fn gpu_library_folders() -> Vec<PathBuf> {
+    let folders = library_folders();
+    folders.iter().map(|folder| folder.with_file_name("lib-cuda")).chain(folders.clone()).collect()
+}
+
 /// Where `make setup` puts the library: below the folder one is in, or beside the binary.
 pub(crate) fn library_folders() -> Vec<PathBuf> {
     let mut folders = vec![PathBuf::from(".fermata/lib")];

@@ -32,7 +32,7 @@ pub(super) struct WorkerSeat {
 struct State {
     link: Arc<Link>,
     /// Models that are loaded, by file, so that one that is asked for again is not loaded again.
-    models: HashMap<PathBuf, (Option<SystemTime>, Weak<WorkerModel>)>,
+    models: HashMap<PathBuf, (Option<SystemTime>, Weak<Loaded>)>,
     /// What it was cut to.
     share: Option<(Cut, usize)>,
 }
@@ -73,7 +73,7 @@ impl Engine for WorkerSeat {
             && let Some(model) = model.upgrade()
             && Arc::ptr_eq(&model.link, &state.link)
         {
-            return Ok(model);
+            return Ok(Arc::new(WorkerModel(model)));
         }
         let link = state.link.clone();
         // Loading takes seconds, and others ask meanwhile.
@@ -90,10 +90,10 @@ impl Engine for WorkerSeat {
             link.ask(Question::Load { model: number, file, threads, memory }).map_err(wrong)?;
         let Reply::Loaded { signature } = loaded else { return Err(strange(&loaded)) };
         let file = source.file.clone();
-        let model =
-            Arc::new(WorkerModel { link, number, file, signature, opened: Mutex::default() });
+        let model = Loaded { link, number, file, signature, opened: Mutex::default() };
+        let model = Arc::new(model);
         self.lock().models.insert(source.file.clone(), (written, Arc::downgrade(&model)));
-        Ok(model)
+        Ok(Arc::new(WorkerModel(model)))
     }
 }
 
@@ -150,8 +150,10 @@ fn strange(reply: &Reply) -> EngineError {
     EngineError::Run(format!("the worker gave a strange answer: {reply:?}"))
 }
 
-/// A model that a worker has read.
-struct WorkerModel {
+/// A model that a worker has read. It is unloaded when nobody has it or a session of it.
+struct WorkerModel(Arc<Loaded>);
+
+struct Loaded {
     link: Arc<Link>,
     number: u32,
     file: PathBuf,
@@ -162,28 +164,30 @@ struct WorkerModel {
 
 impl Model for WorkerModel {
     fn signature(&self) -> &Signature {
-        &self.signature
+        &self.0.signature
     }
 
     fn session(&self, signature: &Signature) -> Result<Box<dyn Session>, EngineError> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let model = &self.0;
+        let mut opened = model.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let there = match &*opened {
             Some(there) if there.signature == *signature => there.clone(),
             // Otherwise than it was read: the worker has room for one way to run a model.
             Some(_) => {
                 let reason = "it is open with another signature".to_owned();
-                return Err(EngineError::Load { file: self.file.clone(), reason });
+                return Err(EngineError::Load { file: model.file.clone(), reason });
             }
             None => {
-                let made = Arc::new(Opened::new(&self.link, self.number, signature, &self.file)?);
+                let made =
+                    Arc::new(Opened::new(&model.link, model.number, signature, &model.file)?);
                 opened.insert(made).clone()
             }
         };
-        Ok(Box::new(WorkerSession { opened: there }))
+        Ok(Box::new(WorkerSession { _model: model.clone(), opened: there }))
     }
 }
 
-impl Drop for WorkerModel {
+impl Drop for Loaded {
     fn drop(&mut self) {
         // Where the worker is gone, so is the model.
         let _ = self.link.ask_later(Question::Unload { model: self.number });
@@ -332,6 +336,7 @@ impl Opened {
 
 /// A model made ready on a seat.
 struct WorkerSession {
+    _model: Arc<Loaded>,
     opened: Arc<Opened>,
 }
 

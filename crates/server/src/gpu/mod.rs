@@ -37,11 +37,11 @@ pub use recut::{Recut, RecutError};
 pub use report::{GpuReport, ShareReport};
 use station::Station;
 
-/// From the decision to the seat: a message to another process, which waits for it.
+/// From the decision to the seat: a message to another process, which waits for it. Batches are granted so much before the one ahead of them
+/// ends, and what their inputs take on the way, so that they are there when it does.
 const CTRL: Span = Span(100_000);
-/// To gather one input into the seat's memory and copy it to the GPU: an image of 150 kB at a few GB/s, each way. Batches are granted so much
-/// before the one ahead of them ends, and are there when it does.
-const DATA: Span = Span(20_000);
+/// What any request takes on the way, however small.
+const DATA: Span = Span(500);
 
 /// Executors for each seat: the one that it is, the one that it was until its last batch is done, and as many again for re-cuts that follow each
 /// other faster than batches.

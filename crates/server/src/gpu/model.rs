@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use fermata_core::{Profile, Span};
 use fermata_dispatch::ModelSpec;
-use fermata_engine::{EngineError, Gpu, Inputs, Outputs, Running, Session, Signature, Source};
+use fermata_engine::{
+    EngineError, Gpu, Inputs, Outputs, Running, Session, Signature, Source, TensorSpec,
+};
 
 use super::classes::Share;
 use super::estimate::estimate;
@@ -183,7 +185,8 @@ impl OnGpus {
             let (gpu, share) = class.as_ref()?;
             self.profile(gpu, share).map(Arc::new)
         };
-        ModelSpec { slo: self.slo, profiles: classes.iter().map(profile).collect() }
+        let profiles = classes.iter().map(profile).collect();
+        ModelSpec { slo: self.slo, profiles, data: on_the_way(&self.signature) }
     }
 
     fn slot(&self, seat: usize) -> MutexGuard<'_, Option<OfSeat>> {
@@ -206,6 +209,19 @@ impl fmt::Debug for OnGpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OnGpus").field("model", &self.entry.name).finish_non_exhaustive()
     }
+}
+
+/// Bytes a nanosecond, at which inputs are gathered into the memory of a seat, by one thread; the GPU copies them several times as fast, at the
+/// same time.
+const GATHER: u64 = 8;
+
+/// To bring the input of one request to a seat. What may have any length is taken to be short: most of it is.
+fn on_the_way(signature: &Signature) -> Span {
+    let bytes = |spec: &TensorSpec| {
+        let elements = spec.shape.iter().map(|&axis| axis.max(1) as u64);
+        elements.fold(spec.datatype.size().unwrap_or(1) as u64, u64::saturating_mul)
+    };
+    Span(signature.inputs.iter().map(bytes).fold(0, u64::saturating_add) / GATHER)
 }
 
 /// Batches larger than what every session has run already would be slow the first time.
