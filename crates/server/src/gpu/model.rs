@@ -258,4 +258,8 @@ impl Session for SeatSession {
     fn begin(&mut self, batch: &[Inputs]) -> Option<Result<Box<dyn Running>, EngineError>> {
         self.lock().begin(batch)
     }
+
+    fn is_warm(&self, size: usize) -> bool {
+        self.lock().is_warm(size)
+    }
 }
