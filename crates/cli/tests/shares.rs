@@ -59,9 +59,11 @@ fn what_cannot_be_done_is_said_in_one_line() {
             serve(&["--gpus", "all", "--shares", "40,60", "--seats", "1"]),
             "--seats: 1 are fewer than",
         ),
+        // There is no library in this folder, whether there is a driver or not.
+        (serve(&["--gpus", "all"]), "; --gpus none serves on the processors"),
         (serve(&["--gpus", "some"]), "--gpus: 'some' is neither all, none, nor numbers"),
     ] {
-        let output = folder.fermata(&args);
+        let output = folder.fermata_with(&args, &[("ORT_DYLIB_PATH", "")]);
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(reason), "{error}");

@@ -42,13 +42,25 @@ struct Wishes {
 pub(super) fn setup(args: &ServeArgs) -> Result<Option<GpuSetup>, InputError> {
     let wishes = Wishes::read(args)?;
     if wishes.choice == Choice::None {
-        if args.gpus.is_none() {
+        if args.gpus.is_none() && has_library() {
             tell_of_gpus();
         }
         return Ok(None);
     }
-    let devices = devices().map_err(|error| refuse("--gpus", &error))?;
-    wishes.start(devices.as_ref()).map(Some)
+    let devices = devices().map_err(|error| refuse(&error))?;
+    let chosen = wishes.choose(devices.as_ref())?;
+    if !has_library() {
+        let reason = "ONNX Runtime for GPUs is not there: run `make setup-gpu`, or set ORT_DYLIB_PATH to the library";
+        return Err(refuse(&EngineError::Library(reason.to_owned())));
+    }
+    wishes.start(devices.as_ref(), &chosen).map(Some)
+}
+
+/// Whether there is a library to use GPUs with; what is wrong with it shows when it is loaded.
+fn has_library() -> bool {
+    let said = std::env::var_os("ORT_DYLIB_PATH").is_some_and(|path| !path.is_empty());
+    let folders = super::gpu_library_folders();
+    said || folders.iter().any(|folder| folder.join("libonnxruntime_providers_cuda.so").is_file())
 }
 
 /// Says that there are GPUs which nobody asks for. Beside the start, since it may take a while to find out.
@@ -101,16 +113,20 @@ impl Wishes {
         Ok(Self { choice, shares, seats })
     }
 
-    fn start(&self, devices: &dyn Devices) -> Result<GpuSetup, InputError> {
-        let there = devices.gpus().map_err(|error| refuse("--gpus", &error))?;
+    /// The GPUs that are asked for, if they can be cut so.
+    fn choose(&self, devices: &dyn Devices) -> Result<Vec<Gpu>, InputError> {
+        let there = devices.gpus().map_err(|error| refuse(&error))?;
         let chosen = self.choice.of(&there)?;
         for gpu in &chosen {
-            // Before anything is started.
             Cut::new(&self.shares, gpu.multiprocessors, gpu.step).map_err(|error| {
                 let reason = format!("GPU {} ({}): {error}", gpu.index, gpu.name);
                 InputError::Argument { name: "--shares", reason }
             })?;
         }
+        Ok(chosen)
+    }
+
+    fn start(&self, devices: &dyn Devices, chosen: &[Gpu]) -> Result<GpuSetup, InputError> {
         if self.seats > 1
             && let Err(error) = devices.run_side_by_side()
         {
@@ -118,7 +134,7 @@ impl Wishes {
         }
         let seats = |gpu: &Gpu| (0..self.seats).map(|_| devices.seat(gpu)).collect();
         let seats: Result<Vec<Vec<_>>, EngineError> = chosen.iter().map(seats).collect();
-        let seats = seats.map_err(|error| refuse("--gpus", &error))?;
+        let seats = seats.map_err(|error| refuse(&error))?;
         Ok(GpuSetup { seats, shares: self.shares.clone() })
     }
 }
@@ -148,9 +164,7 @@ impl Choice {
     fn of(&self, there: &[Gpu]) -> Result<Vec<Gpu>, InputError> {
         let refuse = |reason: String| InputError::Argument { name: "--gpus", reason };
         if there.is_empty() {
-            let reason = "this machine has no GPU that CUDA can use: nvidia-smi lists those that the driver knows; \
-                --gpus none serves on the processors";
-            return Err(refuse(reason.to_owned()));
+            return Err(refuse(format!("this machine has no GPU that CUDA can use; {WITHOUT}")));
         }
         let numbers = match self {
             Self::All => return Ok(there.to_vec()),
@@ -167,8 +181,12 @@ impl Choice {
     }
 }
 
-fn refuse(name: &'static str, error: &EngineError) -> InputError {
-    InputError::Argument { name, reason: client::in_one_line(&error.to_string()) }
+/// What can be done where there is no GPU, or no way to use it.
+const WITHOUT: &str = "--gpus none serves on the processors";
+
+fn refuse(error: &EngineError) -> InputError {
+    let reason = format!("{}; {WITHOUT}", client::in_one_line(&error.to_string()));
+    InputError::Argument { name: "--gpus", reason }
 }
 
 #[cfg(test)]
@@ -238,7 +256,9 @@ mod tests {
             ("all", &[5; 17], 1, "--shares: GPU 0 (H200): 17 shares are too many"),
             ("1", &[100], 2, "--gpus: no seat on GPU 1"),
         ] {
-            let error = wishes(choice, shares).start(&machine(gpus)).unwrap_err().to_string();
+            let (wishes, machine) = (wishes(choice, shares), machine(gpus));
+            let started = wishes.choose(&machine).and_then(|gpus| wishes.start(&machine, &gpus));
+            let error = started.unwrap_err().to_string();
             assert!(error.contains(reason) && error.lines().count() == 1, "{error}");
         }
     }

@@ -37,7 +37,11 @@ fn watch(gpus: &Weak<Gpus>, lost: &Receiver<usize>) {
         };
         let Some(gpus) = gpus.upgrade().filter(|gpus| !gpus.stopping.load(Relaxed)) else { return };
         for (seat, station) in gpus.stations.iter().enumerate() {
-            if (told == Some(seat) || station.seat.is_lost()) && station.set_down() {
+            // What an executor tells may be of before the seat was started again: then it is another by now.
+            let is_gone = told == Some(seat)
+                && gpus.part(seat).is_some()
+                && gpus.executors_of(seat).is_empty();
+            if (is_gone || station.seat.is_lost()) && station.set_down() {
                 begin(&gpus, seat);
             }
         }

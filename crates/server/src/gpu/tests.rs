@@ -190,11 +190,15 @@ async fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16,
     (status, body.to_owned())
 }
 
-/// Sends two numbers and expects them back.
-async fn infer(address: SocketAddr, number: f32) {
+async fn post_infer(address: SocketAddr, number: f32) -> (u16, String) {
     let input = json!({ "name": "x", "datatype": "FP32", "shape": [1, 2], "data": [number, 1.5] });
     let body = json!({ "inputs": [input] }).to_string();
-    let (status, body) = ask(address, "POST", "/v2/models/net/infer", &body).await;
+    ask(address, "POST", "/v2/models/net/infer", &body).await
+}
+
+/// Sends two numbers and expects them back.
+async fn infer(address: SocketAddr, number: f32) {
+    let (status, body) = post_infer(address, number).await;
     assert_eq!(status, 200, "{body}");
     let answer: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(answer["outputs"][0]["data"], json!([number, 1.5]));
@@ -295,6 +299,44 @@ async fn a_seat_that_stays_away_gets_its_share_of_a_new_cut_when_it_is_back() {
     bed.seats[1].refuses_restart.store(false, SeqCst);
     bed.until("it is back", async || bed.gpu().await["shares"][1]["executor"].is_number()).await;
     assert_eq!(bed.seats[1].multiprocessors(), 30);
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn seats_that_break_while_their_gpu_is_cut_anew_all_serve_in_the_end() {
+    let bed = Bed::new(3, &[100], "0.2 0.3", 10_000).await;
+    let (stop, http) = (Arc::new(AtomicBool::new(false)), bed.http);
+    let asking = tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            while !stop.load(SeqCst) {
+                // One that is lost twice is refused.
+                let status = post_infer(http, 1.0).await.0;
+                assert!([200, 500, 503].contains(&status), "{status}");
+            }
+        }
+    });
+    for round in 0..12 {
+        let cuts = [&[40, 60][..], &[100], &[20, 30, 50], &[50, 50]];
+        bed.seats[round % 3].break_down();
+        let (status, recut) = bed.recut(cuts[round % 4]).await;
+        assert_eq!(status, 200, "{recut}");
+        bed.seats[(round + 1) % 3].break_down();
+    }
+    let (status, recut) = bed.recut(&[20, 30, 50]).await;
+    assert_eq!(status, 200, "{recut}");
+    bed.until("all serve", async || {
+        let gpu = bed.gpu().await;
+        let shares = gpu["shares"].as_array().unwrap();
+        shares.len() == 3 && shares.iter().all(|share| share["executor"].is_number())
+    })
+    .await;
+    stop.store(true, SeqCst);
+    asking.await.unwrap();
+    for (seat, multiprocessors) in bed.seats.iter().zip([20, 30, 50]) {
+        assert_eq!(seat.multiprocessors(), multiprocessors);
+    }
+    infer(bed.http, 2.0).await;
     bed.stop().await;
 }
 
