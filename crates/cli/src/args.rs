@@ -166,6 +166,7 @@ fn sim_help() -> String {
 
 The file:
   gpus = 8
+  share = 40                 # optional: of each of them, so many percent
   duration_s = 60            # or requests = 400000
   network = {{ ctrl_us = 0, data_us = 0, resp_us = 0 }}    # optional: from the decision to the GPU;
                              # to fetch the input of each request; from the GPU to the client
@@ -175,7 +176,7 @@ The file:
   name = \"resnet50\"
   alpha_ms = 1.053           # a batch of b takes alpha b + beta;
   beta_ms = 5.072            # or latency_ms = [6.1, 7.2, ...] by batch;
-                             # or profile = \"FILE\", as fermata profile --json wrote it
+                             # or profile = \"FILE\", as fermata profile --json or fermata bench gpu wrote it
   slo_ms = 25
   rate = 5000                # requests a second; of each copy
   arrivals = \"poisson\"       # \"gamma:0.2\", \"uniform\", \"trace:FILE\"

@@ -16,6 +16,8 @@ const MODEL: &str =
 const BAD_VALUES: &[(&str, &str, &[&str])] = &[
     ("gpus = 2", "gpu = 2", &["gpu", "unknown field"]),
     ("gpus = 2\n", "", &["gpus", "missing"]),
+    ("gpus = 2", "gpus = 2\nshare = 0", &["share", "0 is not a whole number from 1 to 100"]),
+    ("gpus = 2", "gpus = 2\nshare = 101", &["share", "101 is not"]),
     ("gpus = 2", "gpus = 0", &["gpus", "0 is not a whole number from 1"]),
     ("gpus = 2", "gpus = -3", &["gpus", "-3 is not"]),
     ("gpus = 2", "gpus = 2.5", &["gpus", "expected a whole number"]),

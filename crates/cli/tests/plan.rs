@@ -296,6 +296,96 @@ fn profiles_are_read_from_files() {
     assert_eq!(members(&plan)[0]["batch"], 2);
 }
 
+/// A model that takes `2 ms + b ms / share` in batches of up to 8, and the noise that it makes.
+fn on_shares(l2: f64) -> String {
+    let row = |percent: f64| {
+        let latency = |batch: f64| format!("{}", 2.0 + batch * 100.0 / percent);
+        let table = [1.0, 4.0, 8.0].map(latency).join(", ");
+        format!(
+            r#"{{"percent": {percent}, "multiprocessors": 1, "median_ms": [{table}], "tail_ms": [{table}]}}"#
+        )
+    };
+    format!(
+        r#"{{"format": 1, "model": "net", "device": "a GPU", "multiprocessors": 100, "precision": "fp16",
+            "batches": [1, 4, 8], "shares": [{}, {}], "usage": {{"l2": {l2}, "dram": 0.1}}}}"#,
+        row(20.0),
+        row(100.0)
+    )
+}
+
+/// Neighbours slow a model down by what they use of L2.
+const LOUD: &str = r#"{"format": 1, "coefficients":
+    {"own_l2": 0, "other_l2": 1, "own_dram": 0, "other_dram": 0, "constant": 1}}"#;
+
+#[test]
+fn profiles_by_share_tell_how_models_do_on_shares_and_beside_each_other() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("gpu")).unwrap();
+    let demand = |name: &str| {
+        format!(
+            "[[demand]]\nmodel = \"{name}\"\nprofile = \"gpu/{name}.json\"\nslo_ms = 15\nrate = 20\narrivals = \"uniform\"\n"
+        )
+    };
+    folder.write("plan.toml", &(demand("a") + &demand("b")));
+    let plan = |method: &str, more: &[&str]| {
+        let plan =
+            folder.fermata(&[&["plan", "plan.toml", "--json", "--method", method], more].concat());
+        json(&plan)
+    };
+    for method in ["elastic", "shares"] {
+        // Quiet ones share a GPU: on a fifth, a batch of one takes 7 ms.
+        folder.write("gpu/a.json", &on_shares(0.05));
+        folder.write("gpu/b.json", &on_shares(0.05));
+        folder.write("gpu/interference.json", LOUD);
+        let quiet = plan(method, &["--confirm", "--requests", "1000"]);
+        assert_eq!(quiet["gpus"], 1, "{method}");
+        let pools = quiet["pools"].as_array().unwrap();
+        assert!(pools.iter().any(|pool| pool["share"] != 100), "{method}: {quiet}");
+        for pool in pools {
+            let alone = 2.0 + 100.0 / pool["share"].as_f64().unwrap();
+            let turns = pool["members"].as_array().unwrap().len() as f64;
+            let stretch = pool["round_ms"].as_f64().unwrap() / (turns * alone);
+            assert!((0.999..1.05).contains(&stretch), "{method}: {pool}");
+        }
+        assert!(quiet["confirmed"]["in_time"].as_bool().unwrap());
+    }
+    // The file of neighbours is another one, by its key.
+    folder.write(
+        "plan.toml",
+        &format!("interference = \"gpu/other.json\"\n{}{}", demand("a"), demand("b")),
+    );
+    let failed = folder.fermata(&["plan", "plan.toml", "--method", "shares"]);
+    assert_eq!(failed.status.code(), Some(2));
+    folder.write("gpu/other.json", &LOUD.replace("\"constant\": 1", "\"constant\": 3"));
+    let loud = plan("shares", &[]);
+    let split = loud["pools"].as_array().unwrap().iter().any(|pool| pool["share"] != 100);
+    assert!(!split, "three times as long beside a neighbour, shares do not pay: {loud}");
+}
+
+#[test]
+fn of_two_files_of_neighbours_one_must_be_named() {
+    let folder = Folder::new();
+    let mut file = String::new();
+    for name in ["a", "b"] {
+        std::fs::create_dir(folder.path(name)).unwrap();
+        folder.write(&format!("{name}/net.json"), &on_shares(0.1));
+        folder.write(&format!("{name}/interference.json"), LOUD);
+        file += &format!(
+            "[[demand]]\nmodel = \"{name}\"\nprofile = \"{name}/net.json\"\nslo_ms = 30\nrate = 20\n"
+        );
+    }
+    folder.write("plan.toml", &file);
+    let failed = folder.fermata(&["plan", "plan.toml", "--method", "shares"]);
+    let said = String::from_utf8(failed.stderr).unwrap();
+    assert_eq!(failed.status.code(), Some(2));
+    assert!(
+        said.contains("interference: missing: there are") && said.lines().count() == 1,
+        "{said}"
+    );
+    folder.write("plan.toml", &format!("interference = \"a/interference.json\"\n{file}"));
+    assert!(folder.fermata(&["plan", "plan.toml", "--method", "shares"]).status.success());
+}
+
 #[test]
 fn the_examples_can_be_planned() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/");

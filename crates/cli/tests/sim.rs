@@ -59,6 +59,37 @@ fn json_has_the_promised_shape() {
 }
 
 #[test]
+fn executors_are_shares_of_gpus_if_the_file_says_so() {
+    let folder = Folder::new();
+    let measured = r#"{"format": 1, "model": "net", "device": "a GPU", "multiprocessors": 100, "precision": "fp16",
+        "batches": [1, 2], "shares": [
+        {"percent": 50, "multiprocessors": 50, "median_ms": [6, 10], "tail_ms": [6, 10]},
+        {"percent": 100, "multiprocessors": 100, "median_ms": [4, 6], "tail_ms": [4, 6]}]}"#;
+    folder.write("net.json", measured);
+    let model = |rest: &str| format!("requests = 2000\n{rest}\nslo_ms = 20\nrate = 10\n");
+    let p50 = |top: &str, keys: &str| {
+        folder.write("s.toml", &model(&format!("{top}\n[[model]]\nname = \"net\"\n{keys}")));
+        let report = json(&folder.fermata(&["sim", "s.toml", "--policy", "eager", "--json"]));
+        report["latency_ms"]["p50"].as_f64().unwrap().round()
+    };
+    let profile = "profile = \"net.json\"";
+    assert_eq!(p50("gpus = 1", profile), 4.0);
+    assert_eq!(p50("gpus = 1\nshare = 50", profile), 6.0);
+    // On a quarter, by the line over the inverse of the share.
+    assert_eq!(p50("gpus = 1\nshare = 25", profile), 10.0);
+    // A table of a whole GPU is reckoned with: a millisecond of 4 is work.
+    assert_eq!(p50("gpus = 1\nshare = 25", "alpha_ms = 1\nbeta_ms = 3"), 7.0);
+    folder.write(
+        "s.toml",
+        &model("gpus = 1\nshare = 50\n[[model]]\nname = \"u\"")
+            .replace("slo_ms = 20", "slo_ms = 200\nalone = [{ mean_ms = 5, deviation_ms = 1 }]"),
+    );
+    let failed = folder.fermata(&["sim", "s.toml"]);
+    assert_eq!(failed.status.code(), Some(2));
+    assert!(String::from_utf8(failed.stderr).unwrap().contains("alone"));
+}
+
+#[test]
 fn the_same_seed_gives_the_same_bytes_and_another_seed_does_not() {
     let folder = small();
     let with_seed = |seed| folder.fermata(&["sim", "small.toml", "--json", "--seed", seed]).stdout;

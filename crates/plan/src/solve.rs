@@ -12,7 +12,7 @@ use crate::packing::{Packer, Repacked, Session, Set, best_fit, exact, repack, sa
 use crate::plan::{Infeasible, Member, Plan, Pool, Reason};
 use crate::pools;
 use crate::problem::Problem;
-use crate::shares::{self, Rules};
+use crate::shares::{self, Rules, Traits};
 use kinds::{Choice, Chosen};
 
 /// How to plan.
@@ -40,9 +40,20 @@ const MOVED_MAX: f64 = 0.05;
 ///
 /// Plans with shares are made from nothing each time, since a share is cut anew in a millisecond.
 pub fn solve(problem: &Problem, method: Method, previous: Option<&Plan>) -> Plan {
+    solve_knowing(problem, method, previous, &Rules::default(), &[])
+}
+
+/// The same with what is known of shares: the rules of cutting GPUs, and the traits of each demand, by its place.
+pub fn solve_knowing(
+    problem: &Problem,
+    method: Method,
+    previous: Option<&Plan>,
+    rules: &Rules,
+    traits: &[Traits],
+) -> Plan {
     match method {
-        Method::Elastic => shares::elastic(problem, &Rules::default(), &[]),
-        Method::Shares => shares::best(problem, &Rules::default(), &[]),
+        Method::Elastic => shares::elastic(problem, rules, traits),
+        Method::Shares => shares::best(problem, rules, traits),
         Method::Pools | Method::Squishy | Method::Exact => on_whole_gpus(problem, method, previous),
     }
 }

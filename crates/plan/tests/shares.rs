@@ -1,7 +1,7 @@
 //! Shares of GPUs on gpulet's nine models: every plan of every method holds, and none schedules what ours does not.
 
 use fermata_core::{Profile, Span};
-use fermata_plan::shares::{self, Board, Fault, Rules, Scene, Traits, Usage};
+use fermata_plan::shares::{self, Board, Fault, Measured, Rules, Scene, Traits, Usage};
 use fermata_plan::{Demand, Kind, Plan, Problem, Reason, Turn, shortest_round};
 use proptest::prelude::*;
 
@@ -176,7 +176,7 @@ fn measured_shares_are_believed() {
     assert_eq!(share(&traits), 60);
     // On two fifths it is said to be as fast as on a whole GPU.
     let whole = problem.demands[2].profiles[0].clone().unwrap();
-    traits[2].measured.push((40, whole));
+    traits[2].measured.push(Measured { kind: 0, percent: 40, profile: whole });
     assert_eq!(share(&traits), 40);
 }
 

@@ -1,12 +1,16 @@
 //! What files say of a model and its load: how long batches take, and when requests come.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fermata_core::{Profile, Span};
+use fermata_plan::shares::on_share;
 use fermata_sim::Arrivals;
 use fermata_workload::{Process, Rate, Recording};
 
-use super::{Checker, InputError, profile};
+use super::measured::Measured;
+use super::profile::{self, Read};
+use super::{Checker, InputError};
 
 /// The keys that say how long batches take, of which one way must be chosen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +28,15 @@ pub(crate) enum Latency {
     Line { alpha: Span, beta: Span },
     /// Measured.
     Table(Profile),
+    /// Measured on shares of a GPU.
+    Shares(Arc<OfFile>),
+}
+
+/// What a file says of a model on shares of a GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OfFile {
+    pub(crate) file: PathBuf,
+    pub(crate) measured: Measured,
 }
 
 impl LatencyKeys<'_> {
@@ -48,9 +61,13 @@ impl LatencyKeys<'_> {
             (None, Some(file), None, None) => {
                 // A path in a file is meant as seen from that file.
                 let file = checker.file.parent().unwrap_or(Path::new("")).join(file);
-                profile::read(&file, model)
-                    .map(Latency::Table)
-                    .map_err(|reason| checker.refuse("profile", reason))
+                match profile::read(&file, model) {
+                    Ok(Read::Table(profile)) => Ok(Latency::Table(profile)),
+                    Ok(Read::Shares(measured)) => {
+                        Ok(Latency::Shares(Arc::new(OfFile { file, measured })))
+                    }
+                    Err(reason) => Err(checker.refuse("profile", reason)),
+                }
             }
             (None, None, Some(alpha), Some(beta)) => {
                 let alpha = Span::from_ms(checker.not_negative("alpha_ms", alpha)?);
@@ -83,6 +100,17 @@ impl Latency {
             Self::Line { alpha, beta } => Profile::linear(*alpha, *beta, longest)
                 .expect("a batch of one was seen to take some time"),
             Self::Table(profile) => profile.clone(),
+            Self::Shares(of) => of.measured.on_share(100),
+        }
+    }
+
+    /// The same on a share of a GPU: as it was measured, or reckoned from the whole.
+    pub(crate) fn on_share(&self, longest: Span, percent: u32) -> Profile {
+        match self {
+            Self::Shares(of) => of.measured.on_share(percent),
+            Self::Line { .. } | Self::Table(_) => {
+                on_share(&self.profile(longest), percent, usize::MAX)
+            }
         }
     }
 }

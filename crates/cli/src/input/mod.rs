@@ -4,6 +4,7 @@
 mod checker;
 mod document;
 mod load;
+mod measured;
 mod profile;
 mod shares;
 
@@ -17,6 +18,9 @@ use crate::client;
 pub(crate) use checker::Checker;
 pub(crate) use document::{parse, parse_json};
 pub(crate) use load::{Latency, LatencyKeys, arrivals, copies_of, one, poisson};
+pub(crate) use measured::{
+    CoefficientsRow, FORMAT, INTERFERENCE, MeasuredFile, ShareRow, UsageRow, read_interference,
+};
 pub(crate) use shares::shares;
 
 /// A day: longer runs are slips of the keyboard.

@@ -1,4 +1,4 @@
-//! Latencies that `fermata profile` measured: its JSON, or a file that it keeps beside a model.
+//! Latencies that were measured: the JSON of `fermata profile`, a file that the server keeps beside a model, or one by shares of a GPU.
 
 use std::fs;
 use std::path::Path;
@@ -6,6 +6,9 @@ use std::path::Path;
 use fermata_core::{Profile, Span};
 use fermata_server::profiler::{Latency, Measured, Stop};
 use serde::Deserialize;
+use serde_json::Value;
+
+use super::measured::{Measured as OnShares, MeasuredFile};
 
 /// What such a file has, of what is needed here.
 #[derive(Deserialize)]
@@ -35,17 +38,32 @@ struct KeptRow {
     tail_ms: f64,
 }
 
+/// What a file says of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Read {
+    /// How long batches take.
+    Table(Profile),
+    /// How long they take on shares of a GPU.
+    Shares(OnShares),
+}
+
 /// The profile of a model in a file; else why there is none.
-pub(super) fn read(file: &Path, model: &str) -> Result<Profile, String> {
+pub(super) fn read(file: &Path, model: &str) -> Result<Read, String> {
     let shown = file.display();
     let text = fs::read_to_string(file).map_err(|error| format!("{shown}: {error}"))?;
-    let written: Written = serde_json::from_str(&text)
-        .map_err(|_| format!("{shown}: is not what fermata profile --json writes, or keeps"))?;
-    let profile = match written {
-        Written::Reports(reports) => of_reports(&reports, model),
-        Written::Kept(kept) => kept.profile(),
+    let unknown = || format!("{shown}: is not what fermata profile --json writes, or keeps");
+    let value: Value = serde_json::from_str(&text).map_err(|_| unknown())?;
+    let read = if value.get("shares").is_some() {
+        let file: Result<MeasuredFile, _> = serde_json::from_value(value);
+        file.map_err(|error| error.to_string()).and_then(|file| file.check()).map(Read::Shares)
+    } else {
+        let profile = match serde_json::from_value(value).map_err(|_| unknown())? {
+            Written::Reports(reports) => of_reports(&reports, model),
+            Written::Kept(kept) => kept.profile(),
+        };
+        profile.map(Read::Table)
     };
-    profile.map_err(|reason| format!("{shown}: {reason}"))
+    read.map_err(|reason| format!("{shown}: {reason}"))
 }
 
 /// The report of that name; the only one, whatever its name.
@@ -75,7 +93,7 @@ impl Kept {
     }
 }
 
-fn span(ms: f64) -> Result<Span, String> {
+pub(super) fn span(ms: f64) -> Result<Span, String> {
     let sound = (0.0..=1e9).contains(&ms);
     sound.then(|| Span::from_ms(ms)).ok_or_else(|| format!("{ms} is no latency in milliseconds"))
 }
@@ -87,8 +105,12 @@ mod tests {
     fn read_text(text: &str, model: &str) -> Result<Profile, String> {
         let file = std::env::temp_dir().join(format!("fermata-profile-{}", std::process::id()));
         fs::write(&file, text).unwrap();
-        let profile = read(&file, model);
+        let read = read(&file, model);
         fs::remove_file(&file).unwrap();
+        let profile = read.map(|read| match read {
+            Read::Table(profile) => profile,
+            Read::Shares(measured) => measured.on_share(100),
+        });
         profile.map_err(|reason| reason.replace(&file.display().to_string(), "F"))
     }
 
@@ -103,5 +125,7 @@ mod tests {
         let reason = read_text(r#"[{"name": "a", "planned_ms": [-1]}]"#, "a").unwrap_err();
         assert_eq!(reason, "F: -1 is no latency in milliseconds");
         assert!(read_text("{}", "a").unwrap_err().contains("fermata profile"));
+        let reason = read_text(r#"{"shares": []}"#, "a").unwrap_err();
+        assert_eq!(reason, "F: missing field `format`");
     }
 }

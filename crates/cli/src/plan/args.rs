@@ -76,6 +76,8 @@ fn help() -> String {
 
 The file:
   gpus = 64                  # optional: at most so many
+  interference = \"FILE\"      # optional, for shares: what neighbours do to each other, as fermata bench gpu
+                             # measured it; if not given, interference.json beside the profiles
   [[gpu]]                    # optional, one for each kind
   name = \"a100\"
   memory_gb = 80             # or memory_mb; not limited, if not given
@@ -85,7 +87,7 @@ The file:
   model = \"resnet50\"
   alpha_ms = 1.053           # a batch of b takes alpha b + beta;
   beta_ms = 5.072            # or latency_ms = [6.1, 7.2, ...] by batch;
-                             # or profile = \"FILE\", as fermata profile --json wrote it
+                             # or profile = \"FILE\", as fermata profile --json or fermata bench gpu wrote it
   slo_ms = 25
   rate = 5000                # requests a second; of each copy
   memory_mb = 98             # optional: weights, on every GPU that holds it

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use fermata_core::{ClassId, Profile, Span, Time};
 use fermata_dispatch::{ModelSpec, Network, Policy};
-use fermata_plan::shares::{Rules, Usage, on_share, stretched};
+use fermata_plan::shares::stretched;
 use fermata_plan::{Infeasible, Member, Plan, Pool, Reason};
 use fermata_sim::{BAD_MAX, Drawn, End, Load, Scenario, fewest_near, run, run_drawn, spread};
 
@@ -233,13 +233,17 @@ impl Bench<'_> {
         if pool.share == 100 {
             return whole;
         }
-        let rules = Rules::default();
-        let used = |pool: &Pool| Usage::default().on_share(pool.share);
+        let Case { rules, traits, .. } = self.case;
+        let used = |demand: usize, pool: &Pool| traits[demand].usage.on_share(pool.share);
         let beside = self.pools.iter().filter(|other| {
             !ptr::eq(*other, pool) && other.gpus.iter().any(|gpu| pool.gpus.contains(gpu))
         });
-        let factors = beside.map(|other| rules.coefficients.factor(used(pool), used(other)));
+        let others = beside.flat_map(|other| other.members.iter().map(move |each| (other, each)));
+        let own = used(demand, pool);
+        let factors =
+            others.map(|(other, each)| rules.coefficients.factor(own, used(each.demand, other)));
         let factor = factors.fold(1.0, f64::max) * rules.margin;
-        stretched(&on_share(&whole, pool.share, rules.batch), factor, rules.batch)
+        let profile = traits[demand].on_share(pool.kind, &whole, pool.share, rules.batch);
+        stretched(&profile, factor, rules.batch)
     }
 }

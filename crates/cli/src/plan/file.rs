@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fermata_core::{Span, Time};
+use fermata_plan::shares::{Coefficients, Measured, Rules, Traits};
 use fermata_plan::{Demand, Kind, Plan, Problem};
 use fermata_sim::Arrivals;
 use fermata_workload::Rate;
@@ -22,6 +23,8 @@ pub(super) struct PlanFile {
     priced: bool,
     demands: Vec<Asked>,
     queries: Vec<AskedQuery>,
+    /// What shares of one GPU do to each other.
+    coefficients: Coefficients,
 }
 
 /// A kind of GPU.
@@ -46,6 +49,10 @@ struct Asked {
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) problem: Problem,
+    /// How GPUs are cut.
+    pub(super) rules: Rules,
+    /// By demand: what is known of it on shares.
+    pub(super) traits: Vec<Traits>,
     /// By demand.
     pub(super) names: Vec<String>,
     /// By demand: when requests come, at its rate.
@@ -70,6 +77,7 @@ pub(super) const MEGABYTE: f64 = 1e6;
 #[serde(deny_unknown_fields)]
 struct RawFile {
     gpus: Option<i64>,
+    interference: Option<String>,
     #[serde(default)]
     gpu: Vec<RawKind>,
     #[serde(default)]
@@ -151,7 +159,10 @@ impl PlanFile {
             return Err(Checker { file, place }.refuse("name", "two queries have it"));
         }
         let priced = raw.gpu.iter().any(|kind| kind.price.is_some());
-        Ok(Self { limit, kinds, priced, demands, queries })
+        let asked = demands.iter().map(|asked| asked.latencies.as_slice());
+        let latencies = asked.chain(queries.iter().flat_map(AskedQuery::latencies));
+        let coefficients = interference(&top, raw.interference.as_deref(), latencies)?;
+        Ok(Self { limit, kinds, priced, demands, queries, coefficients })
     }
 
     /// The problem, with all objectives and rates multiplied.
@@ -176,6 +187,8 @@ impl PlanFile {
                 kinds: self.kinds.iter().map(|each| each.kind.clone()).collect(),
                 limit: self.limit,
             },
+            rules: Rules { coefficients: self.coefficients, ..Rules::default() },
+            traits: self.demands.iter().map(|asked| traits_of(&asked.latencies)).collect(),
             names: self.demands.iter().map(|asked| asked.name.clone()).collect(),
             arrivals,
             kinds: self.kinds.iter().map(|each| each.name.clone()).collect(),
@@ -210,6 +223,51 @@ impl Case {
     /// What a demand asks of a pool that serves only a part of its rate.
     pub(super) fn arrivals_at(&self, demand: usize, rate: f64) -> Arrivals {
         at_rate(&self.arrivals[demand], rate)
+    }
+}
+
+/// What is known of a model, by its latencies on each kind of GPU, on the shares into which GPUs are cut.
+pub(super) fn traits_of(latencies: &[Option<Latency>]) -> Traits {
+    let splits = Rules::default().splits;
+    let shares: BTreeSet<u32> = splits.iter().flat_map(|&split| [split, 100 - split]).collect();
+    let (mut usage, mut measured) = (None, Vec::new());
+    for (kind, latency) in latencies.iter().enumerate() {
+        let Some(Latency::Shares(of)) = latency else { continue };
+        usage = usage.or(of.measured.usage);
+        let on_share =
+            |&percent: &u32| Measured { kind, percent, profile: of.measured.on_share(percent) };
+        measured.extend(shares.iter().map(on_share));
+    }
+    Traits { usage: usage.unwrap_or_default(), measured }
+}
+
+/// What neighbours do to each other: as a file says, or the one beside the models' profiles, where there is one.
+fn interference<'a>(
+    checker: &Checker<'_>,
+    named: Option<&str>,
+    latencies: impl Iterator<Item = &'a [Option<Latency>]>,
+) -> Result<Coefficients, InputError> {
+    let read = |file: &Path| {
+        input::read_interference(file).map_err(|reason| checker.refuse("interference", reason))
+    };
+    if let Some(named) = named {
+        // A path in a file is meant as seen from that file.
+        return read(&checker.file.parent().unwrap_or(Path::new("")).join(named));
+    }
+    let beside = |latency: &Option<Latency>| match latency {
+        Some(Latency::Shares(of)) => Some(of.file.with_file_name(input::INTERFERENCE)),
+        _ => None,
+    };
+    let files: BTreeSet<PathBuf> = latencies.flatten().filter_map(beside).collect();
+    let found: Vec<&PathBuf> = files.iter().filter(|file| file.exists()).collect();
+    match found[..] {
+        [] => Ok(Coefficients::default()),
+        [only] => read(only),
+        [first, second, ..] => {
+            let (first, second) = (first.display(), second.display());
+            let reason = format!("missing: there are {first} and {second}, say which counts");
+            Err(checker.refuse("interference", reason))
+        }
     }
 }
 

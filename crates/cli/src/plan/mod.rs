@@ -16,7 +16,7 @@ mod what_if;
 use std::num::NonZero;
 use std::thread;
 
-use fermata_plan::{Method, Plan, solve};
+use fermata_plan::{Method, Plan, solve_knowing};
 
 use crate::input::{InputError, duration};
 use crate::output;
@@ -94,18 +94,22 @@ fn make(
     progress: &Progress,
 ) -> Made {
     let Some(trial) = trial else {
-        return Made { plan: solve(&case.problem, method, previous), confirmed: None };
+        return Made { plan: solve(case, method, previous), confirmed: None };
     };
     if method == Method::Pools {
         // An estimate may be above a limit where the truth is not.
         let unlimited = case.without_limits();
-        let mut plan = solve(&unlimited.problem, method, previous);
+        let mut plan = solve(&unlimited, method, previous);
         let confirmed = confirm(&unlimited, &mut plan, trial, progress);
         if case.allows(&plan) {
             return Made { plan, confirmed: Some(confirmed) };
         }
     }
-    let mut plan = solve(&case.problem, method, previous);
+    let mut plan = solve(case, method, previous);
     let confirmed = confirm(case, &mut plan, trial, progress);
     Made { plan, confirmed: Some(confirmed) }
+}
+
+fn solve(case: &Case, method: Method, previous: Option<&Plan>) -> Plan {
+    solve_knowing(&case.problem, method, previous, &case.rules, &case.traits)
 }

@@ -10,7 +10,9 @@ use fermata_plan::query::{Budget, NoSplit, Query, Split, Stage, split};
 use fermata_sim::Arrivals;
 use serde::Deserialize;
 
-use super::file::{Case, NamedKind, RawLatency, at_rate, latencies, memory, rate_of, scaled};
+use super::file::{
+    Case, NamedKind, RawLatency, at_rate, latencies, memory, rate_of, scaled, traits_of,
+};
 use crate::input::{self, Checker, InputError, Latency, LatencyKeys};
 
 /// What a node has to keep: in rounds, who just misses a batch waits for all of it.
@@ -168,6 +170,11 @@ impl RawNode {
 }
 
 impl AskedQuery {
+    /// The latencies of its nodes, by kind.
+    pub(super) fn latencies(&self) -> impl Iterator<Item = &[Option<Latency>]> {
+        self.nodes.iter().map(|node| node.latencies.as_slice())
+    }
+
     /// Adds its nodes to the demands of a case, on the kind of GPU that is cheapest for all of them; or says that its
     /// objective is too short.
     pub(super) fn add(&self, case: &mut Case, slo_factor: f64, rate_factor: f64) {
@@ -208,6 +215,7 @@ impl AskedQuery {
                 memory: node.memory,
                 workspace: node.workspace,
             });
+            case.traits.push(traits_of(&node.latencies));
             case.names.push(format!("{}/{}", self.name, node.model));
             case.arrivals.push(at_rate(&self.arrivals, part.rate));
         }

@@ -30,6 +30,7 @@ const REQUESTS_MAX: f64 = 1e10;
 #[serde(deny_unknown_fields)]
 struct RawFile {
     gpus: Option<i64>,
+    share: Option<i64>,
     duration_s: Option<f64>,
     requests: Option<i64>,
     #[serde(default)]
@@ -79,6 +80,7 @@ impl SimFile {
         let raw: RawFile = input::parse(file, &text, &["model", "fault"])?;
         let top = Checker { file, place: None };
         let gpus = top.count("gpus", top.required("gpus", raw.gpus)?, GPUS_MAX)?;
+        let share = raw.share.map_or(Ok(100), |share| top.count("share", share, 100))? as u32;
         let end = end(&top, raw.duration_s, raw.requests)?;
         let network = network(&top, &raw.network)?;
         if !(0.0..1.0).contains(&raw.noise) {
@@ -89,7 +91,7 @@ impl SimFile {
         }
         let (mut loads, mut names) = (Vec::new(), Vec::new());
         for (number, model) in (1..).zip(&raw.model) {
-            let (load, copies) = model.check(file, number, network)?;
+            let (load, copies) = model.check(file, number, network, share)?;
             let copies = input::copies_of(model.name.as_deref().unwrap_or_default(), copies);
             loads.extend(copies.iter().map(|_| load.clone()));
             names.extend(copies);
@@ -123,6 +125,7 @@ impl RawModel {
         file: &Path,
         number: usize,
         network: Network,
+        share: u32,
     ) -> Result<(Load, usize), InputError> {
         let place = |name: &str| Some(format!("model {name}"));
         let unnamed = Checker { file, place: place(&number.to_string()) };
@@ -133,7 +136,7 @@ impl RawModel {
         let checker = Checker { file, place: place(&format!("'{name}'")) };
         let slo_ms = checker.positive("slo_ms", checker.required("slo_ms", self.slo_ms)?)?;
         let slo = Span::from_ms(slo_ms);
-        let (profile, sizes) = self.profile(&checker, name, slo, number)?;
+        let (profile, sizes) = self.profile(&checker, name, slo, number, share)?;
         let shortest = profile.spread().map_or(profile.shortest(), |spread| {
             spread.growth().latency(1, spread.grid().shortest())
         });
@@ -160,6 +163,7 @@ impl RawModel {
         name: &str,
         slo: Span,
         number: usize,
+        share: u32,
     ) -> Result<(Profile, Option<Sizes>), InputError> {
         if self.alone.is_empty() {
             let given = [
@@ -169,11 +173,18 @@ impl RawModel {
             ];
             return match given.into_iter().find(|(_, is_given)| *is_given) {
                 Some((key, _)) => Err(checker.refuse(key, "goes with [[model.alone]]")),
-                None => Ok((self.latency_keys().check(checker, name)?.profile(slo), None)),
+                None => {
+                    let latency = self.latency_keys().check(checker, name)?;
+                    Ok((latency.on_share(slo, share), None))
+                }
             };
         }
         if !self.latency_keys().is_empty() {
             let reason = "cannot be given together with alpha_ms, beta_ms, latency_ms or profile";
+            return Err(checker.refuse("alone", reason));
+        }
+        if share < 100 {
+            let reason = "what a share makes of run times that depend on the input is not known";
             return Err(checker.refuse("alone", reason));
         }
         let max_batch = self.max_batch.unwrap_or(alone::MAX_BATCH);

@@ -113,7 +113,7 @@ fn check_pool(
             return Some(Fault::Late { pool: at, demand: member.demand });
         };
         let known = traits.get(member.demand).unwrap_or(&unknown);
-        let profile = known.on_share(whole, pool.share, rules.batch);
+        let profile = known.on_share(pool.kind, whole, pool.share, rules.batch);
         let latency = stretched(&profile, factor, rules.batch).latency(member.batch);
         let gathered = member.rate / pool.gpus.len().max(1) as f64 * round.as_secs();
         if gathered > member.batch as f64 + 2.0 * TOLERANCE {

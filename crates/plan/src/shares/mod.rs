@@ -1,6 +1,6 @@
 //! Shares of GPUs (gpulet): a GPU is whole, or split in two shares that run side by side, and models take turns on each.
 //!
-//! - `latency.rs`, `interference.rs`: how long batches take on a share, and beside a neighbour.
+//! - `latency.rs`, `grid.rs`, `interference.rs`: how long batches take on a share, reckoned or measured, and beside a neighbour.
 //! - `scene.rs`: what fits on a share; `board.rs`: GPUs while they are filled.
 //! - `elastic.rs`: gpulet's two algorithms and its "ideal"; `baselines.rs`: what it is compared with.
 //! - `subsets/`: a dynamic program that schedules more; `best.rs`: it with everything else, for any number of demands.
@@ -11,6 +11,7 @@ mod best;
 mod board;
 mod check;
 mod elastic;
+mod grid;
 mod interference;
 mod latency;
 mod scene;
@@ -25,6 +26,7 @@ pub use best::schedule;
 pub use board::Board;
 pub use check::{Fault, check};
 pub use elastic::{elastic as elastic_partitioning, ideal};
+pub use grid::{Grid, GridError};
 pub use interference::{Coefficients, Sample, Usage, error_quantiles, fit};
 pub use latency::{fixed_part, on_share, stretched};
 pub use scene::Scene;
@@ -72,15 +74,33 @@ impl Default for Rules {
 pub struct Traits {
     /// Of what neighbours share.
     pub usage: Usage,
-    /// Profiles that were measured on shares, in percent; the model of `on_share` is used for the others.
-    pub measured: Vec<(u32, Profile)>,
+    /// Profiles that were measured on shares; the model of `on_share` is used for the others.
+    pub measured: Vec<Measured>,
+}
+
+/// A profile that was measured on a share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Of which kind of GPU, by its place in the problem.
+    pub kind: usize,
+    /// How much of it.
+    pub percent: u32,
+    /// How long batches take there.
+    pub profile: Profile,
 }
 
 impl Traits {
     /// The profile on a share, as it was measured, or from that of a whole GPU.
-    fn on_share(&self, whole: &Profile, percent: u32, batch_max: usize) -> Profile {
-        match self.measured.iter().find(|(measured, _)| *measured == percent && percent < 100) {
-            Some((_, profile)) => profile.clone(),
+    pub fn on_share(
+        &self,
+        kind: usize,
+        whole: &Profile,
+        percent: u32,
+        batch_max: usize,
+    ) -> Profile {
+        let here = |each: &&Measured| each.kind == kind && each.percent == percent && percent < 100;
+        match self.measured.iter().find(here) {
+            Some(measured) => measured.profile.clone(),
             None => on_share(whole, percent, batch_max),
         }
     }

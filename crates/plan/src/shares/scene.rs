@@ -212,7 +212,8 @@ impl Item {
         let asked = &problem.demands[demand];
         let whole = asked.profiles[kind].as_ref().expect("only demands that run here are placed");
         let profile = |&size: &u32| {
-            stretched(&traits.on_share(whole, size, rules.batch), rules.margin, rules.batch)
+            let profile = traits.on_share(kind, whole, size, rules.batch);
+            stretched(&profile, rules.margin, rules.batch)
         };
         let profiles: Vec<Profile> = sizes.iter().map(profile).collect();
         let slo = asked.slo;
