@@ -6,6 +6,7 @@
 
 mod document;
 mod experiment;
+mod gpu;
 mod gpulet;
 mod machine;
 mod nexus;

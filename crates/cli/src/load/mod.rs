@@ -39,6 +39,7 @@ use tokio::task::LocalSet;
 pub(crate) use args::LoadArgs;
 use campaign::Campaign;
 use payload::Requests;
+pub(crate) use payload::fill;
 use plan::{Mode, Plan};
 use progress::Progress;
 use report::Report;

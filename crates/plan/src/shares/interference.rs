@@ -86,56 +86,69 @@ pub struct Sample {
     pub factor: f64,
 }
 
-const UNKNOWNS: usize = 5;
-
 impl Sample {
-    fn row(&self) -> [f64; UNKNOWNS] {
+    fn row(&self) -> [f64; 5] {
         [self.own.l2, self.other.l2, self.own.dram, self.other.dram, 1.0]
     }
 }
 
 /// The coefficients with the least squared error over the samples; `None` if the samples do not determine them.
 pub fn fit(samples: &[Sample]) -> Option<Coefficients> {
-    // The normal equations, with the right-hand side in the last column.
-    let mut matrix = [[0.0; UNKNOWNS + 1]; UNKNOWNS];
-    for sample in samples {
-        let row = sample.row();
-        for (at, line) in matrix.iter_mut().enumerate() {
-            for (column, cell) in line.iter_mut().enumerate() {
-                *cell += row[at] * if column < UNKNOWNS { row[column] } else { sample.factor };
-            }
-        }
-    }
-    let [own_l2, other_l2, own_dram, other_dram, constant] = solve(matrix)?;
+    let rows = samples.iter().map(|sample| (sample.row(), sample.factor));
+    let [own_l2, other_l2, own_dram, other_dram, constant] = least_squares(rows)?;
     Some(Coefficients { own_l2, other_l2, own_dram, other_dram, constant })
 }
 
+/// The weights of `N` terms whose sum is nearest to what each row should give, by the squares of what is missing; `None` if the
+/// rows do not determine them.
+pub fn least_squares<const N: usize>(
+    rows: impl IntoIterator<Item = ([f64; N], f64)>,
+) -> Option<[f64; N]> {
+    // The normal equations.
+    let (mut matrix, mut right) = ([[0.0; N]; N], [0.0; N]);
+    for (row, wanted) in rows {
+        for at in 0..N {
+            right[at] += row[at] * wanted;
+            for column in 0..N {
+                matrix[at][column] += row[at] * row[column];
+            }
+        }
+    }
+    solve(matrix, right)
+}
+
 /// Elimination with the largest pivot of each column.
-fn solve(mut matrix: [[f64; UNKNOWNS + 1]; UNKNOWNS]) -> Option<[f64; UNKNOWNS]> {
+fn solve<const N: usize>(mut matrix: [[f64; N]; N], mut right: [f64; N]) -> Option<[f64; N]> {
     let scale = matrix.iter().flatten().fold(0.0_f64, |largest, cell| largest.max(cell.abs()));
-    for column in 0..UNKNOWNS {
+    for column in 0..N {
         let largest =
             |a: &usize, b: &usize| matrix[*a][column].abs().total_cmp(&matrix[*b][column].abs());
-        let pivot = (column..UNKNOWNS).max_by(largest).expect("there is at least one row left");
+        let pivot = (column..N).max_by(largest).expect("there is at least one row left");
         matrix.swap(column, pivot);
-        let head = matrix[column];
+        right.swap(column, pivot);
+        let (head, wanted) = (matrix[column], right[column]);
         // Smaller than this, it is the rounding error of a zero.
         if head[column].abs() <= 1e-12 * scale {
             return None;
         }
-        for (_, line) in matrix.iter_mut().enumerate().filter(|&(at, _)| at != column) {
-            let times = line[column] / head[column];
-            line.iter_mut().zip(head).for_each(|(cell, above)| *cell -= times * above);
+        for at in (0..N).filter(|&at| at != column) {
+            let times = matrix[at][column] / head[column];
+            matrix[at].iter_mut().zip(head).for_each(|(cell, above)| *cell -= times * above);
+            right[at] -= times * wanted;
         }
     }
-    Some(std::array::from_fn(|at| matrix[at][UNKNOWNS] / matrix[at][at]))
+    Some(std::array::from_fn(|at| right[at] / matrix[at][at]))
 }
 
 /// The relative error of the prediction that this part of the samples stay within, for each of the `parts`.
 pub fn error_quantiles(model: &Coefficients, samples: &[Sample], parts: &[f64]) -> Vec<f64> {
     let error =
         |sample: &Sample| (model.factor(sample.own, sample.other) / sample.factor - 1.0).abs();
-    let mut errors: Vec<f64> = samples.iter().map(error).collect();
+    quantiles(samples.iter().map(error).collect(), parts)
+}
+
+/// What each of these parts of the values stay within; zero if there are none.
+pub fn quantiles(mut errors: Vec<f64>, parts: &[f64]) -> Vec<f64> {
     errors.sort_by(f64::total_cmp);
     let at = |part: f64| (part * errors.len() as f64).ceil() as usize;
     parts.iter().map(|&part| errors.get(at(part).max(1) - 1).copied().unwrap_or(0.0)).collect()

@@ -27,7 +27,9 @@ pub use board::Board;
 pub use check::{Fault, check};
 pub use elastic::{elastic as elastic_partitioning, ideal};
 pub use grid::{Grid, GridError};
-pub use interference::{Coefficients, Sample, Usage, error_quantiles, fit};
+pub use interference::{
+    Coefficients, Sample, Usage, error_quantiles, fit, least_squares, quantiles,
+};
 pub use latency::{fixed_part, on_share, stretched};
 pub use scene::Scene;
 pub use subsets::search;
