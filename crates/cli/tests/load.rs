@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "common/serve.rs"]
+mod serve;
 #[path = "common/server.rs"]
 mod server;
 
@@ -141,6 +144,52 @@ fn the_same_over_grpc() {
     assert!(closed["in_time_rps"].as_f64().unwrap() > 100.0);
     let never = load(&url, &with(&["never", "--rate", "20", "--timeout-ms", "200"]));
     assert_eq!(never["counts"]["missed"], never["counts"]["sent"], "{never}");
+}
+
+/// The real server with a model that takes and gives numbers.
+fn real_server() -> (Folder, serve::Server) {
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.path("net")).unwrap();
+    folder.write(
+        "net/fermata.toml",
+        "slo_ms = 500\nengine = \"emulated\"\nlatency_ms = [1, 1, 1, 1]\n",
+    );
+    let config = "max_batch_size: 4\n\
+        input [{ name: \"x\" data_type: TYPE_FP32 dims: [16] }]\n\
+        output [{ name: \"y\" data_type: TYPE_FP32 dims: [3] }]\n";
+    folder.write("net/config.pbtxt", config);
+    let server = serve::Server::start(&folder, &[]);
+    (folder, server)
+}
+
+#[test]
+fn tensors_pass_through_shared_memory() {
+    let (_folder, server) = real_server();
+    for url in [&server.url, &server.grpc] {
+        for passed in [&["--shared-memory"][..], &["--shared-memory", "outputs"]] {
+            let args =
+                [&["net", "--rate", "100", "--slo-ms", "500", "--batch", "2"], passed].concat();
+            let report = load(url, &with(&args));
+            let counts = &report["counts"];
+            assert_eq!(counts["sent"], counts["in_time"], "{url} {passed:?}: {report}");
+            assert!(counts["sent"].as_u64().unwrap() > 50);
+        }
+    }
+    let (_, regions) = server.get("/v2/systemsharedmemory/status");
+    assert_eq!(regions, "[]", "every region is forgotten");
+    server.stop();
+}
+
+#[test]
+fn a_server_that_cannot_share_memory_is_told_of_in_one_line() {
+    let (url, _) = server::start(NO_STALL);
+    for args in [&["--shared-memory"][..], &["--shared-memory", "everything"]] {
+        let args = [&["load", &url, "echo", "--rate", "50"], args].concat();
+        let output = Folder::new().fermata(&args);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains("--shared-memory"), "{error}");
+    }
 }
 
 #[test]

@@ -4,16 +4,17 @@
 
 #[allow(dead_code, reason = "other tests use the rest")]
 mod common;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "common/serve.rs"]
+mod serve;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::Folder;
 use serde_json::Value;
+use serve::Server;
 
 /// Longer than anything takes where all is well.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,7 +28,7 @@ fn executors_follow_the_load_and_no_request_fails() {
     // Three models fit on a GPU, so that there are two pools at least.
     let options = ["--plan", "auto", "--epoch", "1s", "--gpu-memory-mb", "120"];
     let server = Server::start(&folder, &[&options[..], &["--emulated-executors", "40"]].concat());
-    let idle = server.until("what is not needed goes", |plan| plan["gpus"].as_u64() <= Some(4));
+    let idle = until(&server, "what is not needed goes", |plan| plan["gpus"].as_u64() <= Some(4));
     assert_eq!(idle["gpus_limit"], 40);
 
     let models: Vec<String> = (0..6).map(|model| format!("net{model}=100")).collect();
@@ -37,7 +38,7 @@ fn executors_follow_the_load_and_no_request_fails() {
     let asked = thread::scope(|scope| {
         let load = scope.spawn(|| folder.fermata(&load));
         // 600 requests of 20 ms a second, batched or not, are more than an executor or two can do.
-        server.until("what is needed comes", |plan| plan["gpus"].as_u64() >= Some(5));
+        until(&server, "what is needed comes", |plan| plan["gpus"].as_u64() >= Some(5));
         load.join().unwrap()
     });
     let report: Value = serde_json::from_slice(&asked.stdout).unwrap();
@@ -45,7 +46,7 @@ fn executors_follow_the_load_and_no_request_fails() {
     assert_eq!(counts["sent"], counts["in_time"], "{report}");
     assert!(counts["sent"].as_u64() > Some(1_000), "{report}");
 
-    let status = server.until("it goes again", |plan| plan["gpus"].as_u64() <= Some(4));
+    let status = until(&server, "it goes again", |plan| plan["gpus"].as_u64() <= Some(4));
     assert!(status["plans"].as_u64() >= Some(3));
     assert!(status["last"]["why"].is_string() && status["last"]["pools"].is_array());
     let top = folder.fermata(&["top", &server.url, "--once"]);
@@ -82,71 +83,15 @@ fn model_of_40_mb(folder: &Folder, name: &str) {
     folder.write(&format!("{name}/fermata.toml"), text);
 }
 
-struct Server {
-    process: Child,
-    url: String,
-}
-
-impl Server {
-    fn start(folder: &Folder, options: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fermata"));
-        command.arg("serve").arg(folder.path(".")).args(["--address", "127.0.0.1"]);
-        command.args(["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]).args(options);
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("FERMATA_")) {
-            command.env_remove(name);
+/// Waits for a state of the plan, and returns it.
+fn until(server: &Server, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let status: Value = serde_json::from_str(&server.get("/status.json").1).unwrap();
+        if holds(&status["plan"]) {
+            return status["plan"].clone();
         }
-        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
-        let (mut log, mut url) = (String::new(), None);
-        for line in lines.by_ref().map_while(Result::ok) {
-            log += &line;
-            log.push('\n');
-            if let Some((_, address)) = line.split_once("http listens address=") {
-                url = Some(format!("http://{}", address.trim()));
-            }
-            if line.contains("started") {
-                break;
-            }
-        }
-        let url = url.unwrap_or_else(|| panic!("it does not listen:\n{log}"));
-        // Whoever does not read a log stops its writer.
-        thread::spawn(move || lines.for_each(drop));
-        Self { process, url }
-    }
-
-    fn get(&self, path: &str) -> (String, String) {
-        let address = self.url.strip_prefix("http://").unwrap();
-        let mut stream = TcpStream::connect(address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head.to_owned(), body.to_owned())
-    }
-
-    /// Waits for a state of the plan, and returns it.
-    fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let began = Instant::now();
-        loop {
-            let status: Value = serde_json::from_str(&self.get("/status.json").1).unwrap();
-            if holds(&status["plan"]) {
-                return status["plan"].clone();
-            }
-            assert!(began.elapsed() < PATIENCE, "{what}: {:#}", status["plan"]);
-            thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn stop(mut self) {
-        let id = rustix::process::Pid::from_child(&self.process);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
-        assert!(self.process.wait().unwrap().success());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        assert!(began.elapsed() < PATIENCE, "{what}: {:#}", status["plan"]);
+        thread::sleep(Duration::from_millis(50));
     }
 }

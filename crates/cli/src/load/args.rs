@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
 
+use super::shared_memory::Passed;
+
 /// Sends requests to a server of the Open Inference Protocol, ours or Triton, and measures what comes back.
 ///
 /// Requests are sent when they are due, whether or not earlier ones were answered, and latencies count from
@@ -79,6 +81,17 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE", env = "FERMATA_INPUT", value_delimiter = ' ')]
     pub(crate) input: Vec<String>,
 
+    /// Pass inputs through shared memory of this machine; with `outputs`, outputs too.
+    #[arg(
+        long,
+        value_name = "WHAT",
+        env = "FERMATA_SHARED_MEMORY",
+        num_args = 0..=1,
+        default_missing_value = "inputs",
+        value_enum
+    )]
+    pub(crate) shared_memory: Option<Passed>,
+
     /// The seed of arrivals and inputs.
     #[arg(long, value_name = "N", env = "FERMATA_SEED", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -101,5 +114,6 @@ Examples:
   fermata load grpc://localhost:8001 resnet50=500@25 bert=100@50 --arrivals gamma:0.2 --duration 60s
   fermata load http://localhost:8000 identity --concurrency 32
   fermata load http://localhost:8000 resnet50 --goodput --slo-ms 25 --duration 5s
+  fermata load grpc://localhost:8001 resnet50 --goodput --slo-ms 25 --shared-memory
   fermata load http://localhost:8000 bert --rate 50 --shape input_ids:1,128 --json | jq .latency_ms
   FERMATA_SEED=7 fermata load http://localhost:8000 resnet50 --rate 500 --plot load.svg";

@@ -1,4 +1,4 @@
-//! What a model takes: asked of the server.
+//! What a model takes and gives: asked of the server.
 
 use std::time::Duration;
 
@@ -16,6 +16,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct RawModel {
     #[serde(default)]
     inputs: Vec<RawTensor>,
+    #[serde(default)]
+    outputs: Vec<RawTensor>,
+}
+
+/// The tensors of a model; all axes, with the batch.
+#[derive(Clone, Debug)]
+pub(super) struct Tensors {
+    pub(super) inputs: Vec<TensorSpec>,
+    pub(super) outputs: Vec<TensorSpec>,
 }
 
 #[derive(Deserialize)]
@@ -25,10 +34,10 @@ struct RawTensor {
     shape: Vec<i64>,
 }
 
-/// The inputs of a model; all axes, with the batch.
-pub(super) async fn inputs(target: &Target, model: &str) -> Result<Vec<TensorSpec>, InputError> {
+/// What a model takes and gives.
+pub(super) async fn tensors(target: &Target, model: &str) -> Result<Tensors, InputError> {
     let refuse = |name, reason| InputError::Argument { name, reason };
-    let tensors = ask(target, model).await.map_err(|error| match error {
+    let RawModel { inputs, outputs } = ask(target, model).await.map_err(|error| match error {
         CallError::Refused { ref message, .. } => refuse(
             "MODEL",
             format!(
@@ -37,7 +46,7 @@ pub(super) async fn inputs(target: &Target, model: &str) -> Result<Vec<TensorSpe
         ),
         CallError::Unreachable(_) => refuse("URL", error.at(target)),
     })?;
-    if tensors.is_empty() {
+    if inputs.is_empty() {
         return Err(refuse("MODEL", format!("{target} names no inputs of '{model}'")));
     }
     let spec = |tensor: RawTensor| match DataType::from_name(&tensor.datatype) {
@@ -46,14 +55,17 @@ pub(super) async fn inputs(target: &Target, model: &str) -> Result<Vec<TensorSpe
             let RawTensor { name, datatype, .. } = tensor;
             Err(refuse(
                 "MODEL",
-                format!("input '{name}' of '{model}' is of an unknown datatype '{datatype}'"),
+                format!("'{name}' of '{model}' is of an unknown datatype '{datatype}'"),
             ))
         }
     };
-    tensors.into_iter().map(spec).collect()
+    Ok(Tensors {
+        inputs: inputs.into_iter().map(spec).collect::<Result<_, _>>()?,
+        outputs: outputs.into_iter().map(spec).collect::<Result<_, _>>()?,
+    })
 }
 
-async fn ask(target: &Target, model: &str) -> Result<Vec<RawTensor>, CallError> {
+async fn ask(target: &Target, model: &str) -> Result<RawModel, CallError> {
     match target.protocol {
         Protocol::Grpc => {
             let request =
@@ -68,15 +80,17 @@ async fn ask(target: &Target, model: &str) -> Result<Vec<RawTensor>, CallError> 
                 datatype: tensor.datatype,
                 shape: tensor.shape,
             };
-            Ok(response.inputs.into_iter().map(tensor).collect())
+            Ok(RawModel {
+                inputs: response.inputs.into_iter().map(tensor).collect(),
+                outputs: response.outputs.into_iter().map(tensor).collect(),
+            })
         }
         Protocol::Http => {
             let path = format!("/v2/models/{}", http::escape(model));
             let body = http::call(target, "GET", &path, "", PATIENCE).await?;
-            let model: RawModel = serde_json::from_slice(&body).map_err(|error| {
+            serde_json::from_slice(&body).map_err(|error| {
                 CallError::Unreachable(format!("it does not speak the protocol: {error}"))
-            })?;
-            Ok(model.inputs)
+            })
         }
     }
 }

@@ -24,6 +24,7 @@ mod progress;
 mod record;
 mod report;
 mod schedule;
+mod shared_memory;
 mod table;
 mod timer;
 mod worker;
@@ -43,6 +44,8 @@ pub(crate) use payload::fill;
 use plan::{Mode, Plan};
 use progress::Progress;
 use report::Report;
+
+use shared_memory::Region;
 use worker::Stop;
 
 use crate::input::InputError;
@@ -51,7 +54,7 @@ use crate::output;
 /// Runs the command.
 pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<()> {
     let plan = Plan::of(args)?;
-    let requests = prepare(&plan)?;
+    let (requests, region) = prepare(&plan)?;
     allow_many_files();
     let stop = Arc::new(Stop::default());
     listen(stop.clone())?;
@@ -65,6 +68,9 @@ pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<()> {
         Mode::Closed { .. } | Mode::Open { .. } => (campaign.run(1.0, None, &progress)?, None),
     };
     progress.finish();
+    if let Some(region) = region {
+        forget(&region)?;
+    }
     let report = Report::new(&plan, &run, steps.as_deref());
     if let Some(out) = &args.plot {
         output::write_file(out, &picture::draw(&plan, &run, &report))?;
@@ -73,19 +79,35 @@ pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<()> {
 }
 
 /// Asks the server for the models, makes the requests and tries one of each.
-fn prepare(plan: &Plan) -> anyhow::Result<Requests> {
+fn prepare(plan: &Plan) -> anyhow::Result<(Requests, Option<Region>)> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    let asked: Result<Requests, InputError> = LocalSet::new().block_on(&runtime, async {
+    let asked: Result<_, InputError> = LocalSet::new().block_on(&runtime, async {
+        let target = &plan.target;
         let mut models = Vec::new();
         for model in &plan.models {
-            let inputs = metadata::inputs(&plan.target, &model.name).await?;
-            models.push((model.clone(), inputs));
+            models.push((model.clone(), metadata::tensors(target, &model.name).await?));
         }
-        let requests = payload::prepare(&plan.target, &models, &plan.inputs, plan.seed)?;
-        probe::probe(plan, &requests).await?;
-        Ok(requests)
+        let drawn = payload::draw(&models, &plan.inputs, plan.seed)?;
+        let region = match plan.inputs.shared_memory {
+            Some(passed) => Some(Region::register(target, &drawn, passed).await?),
+            None => None,
+        };
+        let send_timeout = plan.inputs.send_timeout;
+        let requests = payload::write(target, &models, &drawn, region.as_ref(), send_timeout);
+        let probed = probe::probe(plan, &requests).await;
+        if let (Err(_), Some(region)) = (&probed, &region) {
+            region.unregister().await;
+        }
+        probed.map(|()| (requests, region))
     });
     Ok(asked?)
+}
+
+/// The server may forget a region.
+fn forget(region: &Region) -> anyhow::Result<()> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, region.unregister());
+    Ok(())
 }
 
 /// A connection is a file, and many systems allow a thousand of them unless asked.

@@ -5,11 +5,14 @@ use std::fs;
 use bytes::{BufMut, Bytes, BytesMut};
 use fermata_engine::{DataType, Tensor, TensorSpec};
 use fermata_server::proto;
+use fermata_server::proto::infer_parameter::ParameterChoice;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde_json::json;
 
+use super::metadata::Tensors;
 use super::plan::{InputPlan, ModelPlan};
+use super::shared_memory::{Place, Places, Region};
 use crate::client::grpc::Prepared;
 use crate::client::{Protocol, Target, http};
 use crate::input::InputError;
@@ -28,50 +31,75 @@ const VARIANT_BYTES: usize = 8 << 20;
 const REQUEST_MAX: usize = 1 << 30;
 
 /// A named tensor to send.
-struct Input<'a> {
-    name: &'a str,
-    tensor: Tensor,
+#[derive(Clone, Debug)]
+pub(super) struct Input<'a> {
+    pub(super) name: &'a str,
+    pub(super) tensor: Tensor,
 }
 
-/// Makes the requests of models with these inputs.
-pub(super) fn prepare(
-    target: &Target,
-    models: &[(ModelPlan, Vec<TensorSpec>)],
+/// The requests of one model, before they are written in a protocol.
+#[derive(Clone, Debug)]
+pub(super) struct Drawn<'a> {
+    pub(super) variants: Vec<Vec<Input<'a>>>,
+    /// What it gives.
+    pub(super) outputs: &'a [TensorSpec],
+    /// Inputs to a request.
+    pub(super) batch: i64,
+}
+
+/// Draws the requests of models with these tensors.
+pub(super) fn draw<'a>(
+    models: &'a [(ModelPlan, Tensors)],
     plan: &InputPlan,
     seed: u64,
-) -> Result<Requests, InputError> {
+) -> Result<Vec<Drawn<'a>>, InputError> {
     check_names(models, plan)?;
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let mut requests = match target.protocol {
-        Protocol::Grpc => Requests::Grpc(Vec::new()),
-        Protocol::Http => Requests::Http(Vec::new()),
-    };
-    for (model, specs) in models {
+    let mut drawn = Vec::new();
+    for (_, Tensors { inputs: specs, outputs }) in models {
         let mut variants = vec![inputs(specs, plan, &mut random)?];
         let bytes: usize = variants[0].iter().map(|input| input.tensor.data.len()).sum();
         while variants.len() < VARIANTS && variants.len() * bytes < VARIANT_BYTES {
             variants.push(inputs(specs, plan, &mut random)?);
         }
-        let timeout = model.slo.filter(|_| plan.send_timeout).map(|slo| slo.as_micros() as u64);
-        let (name, variants) = (&model.name, variants.iter());
-        match &mut requests {
-            Requests::Grpc(all) => {
-                all.push(variants.map(|inputs| over_grpc(target, name, inputs, timeout)).collect());
-            }
-            Requests::Http(all) => {
-                all.push(variants.map(|inputs| over_http(target, name, inputs, timeout)).collect());
-            }
-        }
+        drawn.push(Drawn { variants, outputs, batch: plan.batch });
     }
-    Ok(requests)
+    Ok(drawn)
 }
 
-fn check_names(
-    models: &[(ModelPlan, Vec<TensorSpec>)],
-    plan: &InputPlan,
-) -> Result<(), InputError> {
-    let known: Vec<&str> =
-        models.iter().flat_map(|(_, specs)| specs).map(|spec| spec.name.as_str()).collect();
+/// Writes the requests of models as they go over the wire.
+pub(super) fn write(
+    target: &Target,
+    models: &[(ModelPlan, Tensors)],
+    drawn: &[Drawn<'_>],
+    region: Option<&Region>,
+    send_timeout: bool,
+) -> Requests {
+    let request = |model: usize, variant: usize| Request {
+        model: &models[model].0.name,
+        inputs: &drawn[model].variants[variant],
+        outputs: drawn[model].outputs,
+        shared: region.map(|region| (region.name.as_str(), region.places(model, variant))),
+        timeout_us: models[model].0.slo.filter(|_| send_timeout).map(|slo| slo.as_micros() as u64),
+    };
+    let variants = |model: usize| 0..drawn[model].variants.len();
+    match target.protocol {
+        Protocol::Grpc => {
+            let write =
+                |model| variants(model).map(|at| request(model, at).over_grpc(target)).collect();
+            Requests::Grpc((0..models.len()).map(write).collect())
+        }
+        Protocol::Http => {
+            let write =
+                |model| variants(model).map(|at| request(model, at).over_http(target)).collect();
+            Requests::Http((0..models.len()).map(write).collect())
+        }
+    }
+}
+
+fn check_names(models: &[(ModelPlan, Tensors)], plan: &InputPlan) -> Result<(), InputError> {
+    let inputs = models.iter().flat_map(|(_, tensors)| &tensors.inputs);
+    let known: Vec<&str> = inputs.map(|spec| spec.name.as_str()).collect();
     let shapes = plan.shapes.iter().map(|(name, _)| ("--shape", name));
     let files = plan.files.iter().map(|(name, _)| ("--input", name));
     match shapes.chain(files).find(|(_, name)| !known.contains(&name.as_str())) {
@@ -182,66 +210,128 @@ pub(crate) fn fill(datatype: DataType, elements: usize, random: Option<&mut Pcg6
     data.freeze()
 }
 
-fn over_http(target: &Target, model: &str, inputs: &[Input<'_>], timeout_us: Option<u64>) -> Bytes {
-    let describe = |Input { name, tensor }: &Input<'_>| {
-        json!({
-            "name": name,
-            "shape": tensor.shape,
-            "datatype": tensor.datatype.name(),
-            "parameters": { "binary_data_size": tensor.data.len() },
-        })
-    };
-    let mut parameters = json!({ "binary_data_output": true });
-    if let Some(timeout) = timeout_us {
-        parameters["timeout"] = json!(timeout);
-    }
-    let inputs_json: Vec<_> = inputs.iter().map(describe).collect();
-    let header = json!({ "inputs": inputs_json, "parameters": parameters }).to_string();
-    let binary: usize = inputs.iter().map(|input| input.tensor.data.len()).sum();
-    let head = format!(
-        "POST {}/v2/models/{}/infer HTTP/1.1\r\nHost: {}\r\nUser-Agent: fermata/{}\r\n\
-         Content-Type: application/octet-stream\r\nInference-Header-Content-Length: {}\r\n\
-         Content-Length: {}\r\n\r\n",
-        target.prefix,
-        http::escape(model),
-        target.authority,
-        env!("CARGO_PKG_VERSION"),
-        header.len(),
-        header.len() + binary,
-    );
-    let mut bytes = BytesMut::with_capacity(head.len() + header.len() + binary);
-    bytes.put_slice(head.as_bytes());
-    bytes.put_slice(header.as_bytes());
-    inputs.iter().for_each(|input| bytes.put_slice(&input.tensor.data));
-    bytes.freeze()
+/// One request, in whatever protocol.
+struct Request<'a> {
+    model: &'a str,
+    inputs: &'a [Input<'a>],
+    outputs: &'a [TensorSpec],
+    /// Where its tensors are, if not in the request: in which region, and where there.
+    shared: Option<(&'a str, &'a Places)>,
+    timeout_us: Option<u64>,
 }
 
-fn over_grpc(
-    target: &Target,
-    model: &str,
-    inputs: &[Input<'_>],
-    timeout_us: Option<u64>,
-) -> Prepared {
-    use proto::infer_parameter::ParameterChoice;
-    use proto::model_infer_request::InferInputTensor;
-    let describe = |Input { name, tensor }: &Input<'_>| InferInputTensor {
-        name: (*name).to_owned(),
-        datatype: tensor.datatype.name().to_owned(),
-        shape: tensor.shape.clone(),
-        ..InferInputTensor::default()
-    };
-    let timeout = timeout_us.map(|timeout| {
-        let choice = ParameterChoice::Int64Param(timeout as i64);
-        ("timeout".to_owned(), proto::InferParameter { parameter_choice: Some(choice) })
-    });
-    let message = proto::ModelInferRequest {
-        model_name: model.to_owned(),
-        parameters: timeout.into_iter().collect(),
-        inputs: inputs.iter().map(describe).collect(),
-        raw_input_contents: inputs.iter().map(|input| input.tensor.data.clone()).collect(),
-        ..proto::ModelInferRequest::default()
-    };
-    Prepared::new(target, "ModelInfer", &message)
+impl Request<'_> {
+    /// Outputs that are wanted in shared memory, with their places.
+    fn shared_outputs(&self) -> impl Iterator<Item = (&str, &str, &Place)> {
+        let shared = self.shared.into_iter();
+        shared.flat_map(|(region, places)| {
+            let named = self.outputs.iter().zip(&places.outputs);
+            named.map(move |(spec, place)| (spec.name.as_str(), region, place))
+        })
+    }
+
+    fn over_http(&self, target: &Target) -> Bytes {
+        let of_place = |region: &str, place: &Place| {
+            json!({
+                "shared_memory_region": region,
+                "shared_memory_offset": place.offset,
+                "shared_memory_byte_size": place.bytes,
+            })
+        };
+        let describe = |(at, Input { name, tensor }): (usize, &Input<'_>)| {
+            let parameters = match self.shared {
+                Some((region, places)) => of_place(region, &places.inputs[at]),
+                None => json!({ "binary_data_size": tensor.data.len() }),
+            };
+            json!({
+                "name": name,
+                "shape": tensor.shape,
+                "datatype": tensor.datatype.name(),
+                "parameters": parameters,
+            })
+        };
+        let mut parameters = json!({ "binary_data_output": true });
+        if let Some(timeout) = self.timeout_us {
+            parameters["timeout"] = json!(timeout);
+        }
+        let inputs: Vec<_> = self.inputs.iter().enumerate().map(describe).collect();
+        let mut header = json!({ "inputs": inputs, "parameters": parameters });
+        let outputs: Vec<_> = self
+            .shared_outputs()
+            .map(|(name, region, place)| json!({ "name": name, "parameters": of_place(region, place) }))
+            .collect();
+        if !outputs.is_empty() {
+            header["outputs"] = json!(outputs);
+        }
+        let header = header.to_string();
+        let binary: usize = self.in_the_request().map(|data| data.len()).sum();
+        let head = format!(
+            "POST {}/v2/models/{}/infer HTTP/1.1\r\nHost: {}\r\nUser-Agent: fermata/{}\r\n\
+             Content-Type: application/octet-stream\r\nInference-Header-Content-Length: {}\r\n\
+             Content-Length: {}\r\n\r\n",
+            target.prefix,
+            http::escape(self.model),
+            target.authority,
+            env!("CARGO_PKG_VERSION"),
+            header.len(),
+            header.len() + binary,
+        );
+        let mut bytes = BytesMut::with_capacity(head.len() + header.len() + binary);
+        bytes.put_slice(head.as_bytes());
+        bytes.put_slice(header.as_bytes());
+        self.in_the_request().for_each(|data| bytes.put_slice(data));
+        bytes.freeze()
+    }
+
+    fn over_grpc(&self, target: &Target) -> Prepared {
+        use proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+        let describe = |(at, Input { name, tensor }): (usize, &Input<'_>)| {
+            let place = self.shared.map(|(region, places)| of_place(region, &places.inputs[at]));
+            InferInputTensor {
+                name: (*name).to_owned(),
+                datatype: tensor.datatype.name().to_owned(),
+                shape: tensor.shape.clone(),
+                parameters: place.into_iter().flatten().collect(),
+                ..InferInputTensor::default()
+            }
+        };
+        let output = |(name, region, place): (&str, &str, &Place)| InferRequestedOutputTensor {
+            name: name.to_owned(),
+            parameters: of_place(region, place).into_iter().collect(),
+        };
+        let timeout = self.timeout_us.map(|timeout| number("timeout", timeout));
+        let message = proto::ModelInferRequest {
+            model_name: self.model.to_owned(),
+            parameters: timeout.into_iter().collect(),
+            inputs: self.inputs.iter().enumerate().map(describe).collect(),
+            outputs: self.shared_outputs().map(output).collect(),
+            raw_input_contents: self.in_the_request().cloned().collect(),
+            ..proto::ModelInferRequest::default()
+        };
+        Prepared::new(target, "ModelInfer", &message)
+    }
+
+    /// The contents that go over the wire.
+    fn in_the_request(&self) -> impl Iterator<Item = &Bytes> {
+        let inputs = if self.shared.is_some() { &[] } else { self.inputs };
+        inputs.iter().map(|input| &input.tensor.data)
+    }
+}
+
+/// gRPC's parameters of a tensor in shared memory.
+fn of_place(region: &str, place: &Place) -> [(String, proto::InferParameter); 3] {
+    let name = ParameterChoice::StringParam(region.to_owned());
+    let name = proto::InferParameter { parameter_choice: Some(name) };
+    [
+        ("shared_memory_region".to_owned(), name),
+        number("shared_memory_offset", place.offset),
+        number("shared_memory_byte_size", place.bytes),
+    ]
+}
+
+fn number(key: &str, value: u64) -> (String, proto::InferParameter) {
+    let choice = ParameterChoice::Int64Param(value as i64);
+    (key.to_owned(), proto::InferParameter { parameter_choice: Some(choice) })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fermata_workload::{GapTable, Process, Recording};
 
 use super::args::LoadArgs;
+use super::shared_memory::Passed;
 use crate::client::{Target, in_one_line};
 use crate::input::{InputError, SECONDS_MAX, duration};
 use crate::output;
@@ -58,6 +59,8 @@ pub(super) struct InputPlan {
     pub(super) batch: i64,
     pub(super) zeros: bool,
     pub(super) send_timeout: bool,
+    /// Which tensors go through shared memory, if any.
+    pub(super) shared_memory: Option<Passed>,
     pub(super) shapes: Vec<(String, Vec<i64>)>,
     pub(super) files: Vec<(String, PathBuf)>,
 }
@@ -178,6 +181,7 @@ impl InputPlan {
             batch: args.batch,
             zeros,
             send_timeout: args.send_timeout,
+            shared_memory: args.shared_memory,
             shapes: args.shape.iter().map(shape).collect::<Result<_, _>>()?,
             files: args.input.iter().map(file).collect::<Result<_, _>>()?,
         })
