@@ -6,7 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args as Arguments, CommandFactory, FromArgMatches, Parser, Subcommand};
 use fermata_dispatch::Policy;
 
-use crate::bench::{GpuletArgs, NexusArgs, OrlojArgs, SchedulerArgs, SymphonyArgs};
+use crate::bench::{GpuArgs, GpuletArgs, NexusArgs, OrlojArgs, SchedulerArgs, SymphonyArgs};
 use crate::gpu_worker::GpuWorkerArgs;
 use crate::load::LoadArgs;
 use crate::make_model::MakeModelArgs;
@@ -88,6 +88,7 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Suite {
+    Gpu(GpuArgs),
     Gpulet(GpuletArgs),
     Nexus(NexusArgs),
     Orloj(OrlojArgs),

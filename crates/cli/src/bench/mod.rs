@@ -17,6 +17,7 @@ mod scheduler;
 mod symphony;
 
 use crate::args::{BenchArgs, Suite};
+pub(crate) use gpu::GpuArgs;
 pub(crate) use gpulet::GpuletArgs;
 pub(crate) use nexus::NexusArgs;
 pub(crate) use orloj::OrlojArgs;
@@ -26,6 +27,7 @@ pub(crate) use symphony::SymphonyArgs;
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     match &args.suite {
+        Suite::Gpu(args) => gpu::run(args),
         Suite::Gpulet(args) => gpulet::run(args),
         Suite::Nexus(args) => nexus::run(args),
         Suite::Orloj(args) => orloj::run(args),

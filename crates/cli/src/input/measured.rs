@@ -83,8 +83,8 @@ impl MeasuredFile {
             return Err(format!("format {}: only {FORMAT} is known", self.format));
         }
         // Medians are for people, but a file in which they are wrong is not to be trusted.
-        self.grid(|row| &row.median_ms)?;
-        let tails = self.grid(|row| &row.tail_ms)?;
+        self.medians()?;
+        let tails = self.tails()?;
         let usage = self.usage.map(UsageRow::check).transpose()?;
         Ok(Measured { tails, usage })
     }
@@ -92,6 +92,11 @@ impl MeasuredFile {
     /// The medians alone: how fast the model is when nobody disturbs it.
     pub(crate) fn medians(&self) -> Result<Grid, String> {
         self.grid(|row| &row.median_ms)
+    }
+
+    /// What 99 % of the batches do not exceed.
+    pub(crate) fn tails(&self) -> Result<Grid, String> {
+        self.grid(|row| &row.tail_ms)
     }
 
     fn grid(&self, latencies: impl Fn(&ShareRow) -> &[f64]) -> Result<Grid, String> {

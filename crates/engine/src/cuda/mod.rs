@@ -20,5 +20,6 @@ mod wire;
 mod worker;
 mod workers;
 
+pub use wire::captured_size;
 pub use worker::{gpus, work};
 pub use workers::{SUBCOMMAND, Workers};

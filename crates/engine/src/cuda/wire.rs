@@ -162,7 +162,7 @@ impl Form {
 
 /// The batch sizes that are captured: the next one is run for those between. Each costs memory and a few milliseconds; a step is
 /// at most a quarter of the size, and where the steps are largest, latency hardly grows with size.
-pub(super) fn captured_size(size: usize, largest: usize) -> usize {
+pub fn captured_size(size: usize, largest: usize) -> usize {
     let step = match size {
         0..=4 => 1,
         5..=8 => 2,

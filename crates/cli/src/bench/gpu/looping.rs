@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_loop_runs_until_it_is_enough_and_no_longer_than_it_may() {
         let seat = seats(1).remove(0);
-        let load = || Subject::load(&seat, "a", "100-50-0-0".as_ref(), 32, 1).unwrap();
+        let load = || Subject::load(&seat, "100-50-0-0".as_ref(), 32, 1).unwrap();
         let enough = Enough { batches: 9, time: Duration::ZERO, at_most: Duration::from_secs(10) };
         let looped = alone(load().side(8), enough).unwrap();
         assert_eq!(looped.took.len(), 9);

@@ -171,9 +171,8 @@ mod tests {
 
     fn neighbours(seats: &[FakeSeat]) -> Neighbours<'_> {
         let subjects = [0, 1].map(|seat| {
-            let load = |formula: &&str| {
-                Subject::load(&seats[seat], formula, Path::new(formula), 32, 1).unwrap()
-            };
+            let load =
+                |formula: &&str| Subject::load(&seats[seat], Path::new(formula), 32, 1).unwrap();
             FORMULAS.iter().map(load).collect()
         });
         Neighbours::new([&seats[0], &seats[1]], subjects, ENOUGH, Duration::from_millis(1))

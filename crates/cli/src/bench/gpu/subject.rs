@@ -12,7 +12,6 @@ use crate::load::fill;
 
 /// A model that was made ready on a seat.
 pub(super) struct Subject {
-    pub(super) name: String,
     session: Box<dyn Session>,
     /// As many requests as the largest batch has, none like another.
     requests: Vec<Inputs>,
@@ -22,12 +21,11 @@ impl Subject {
     /// Loads a model for batches of up to `batch_max`. Requests are drawn by a seed; axes of any length are 1.
     pub(super) fn load(
         seat: &dyn Seat,
-        name: &str,
         file: &Path,
         batch_max: usize,
         seed: u64,
     ) -> Result<Self, EngineError> {
-        let model = seat.load(&Source { file: file.to_owned(), threads: 1 })?;
+        let model = seat.load(&Source { file: file.to_owned(), threads: 1, memory: None })?;
         let known = model.signature();
         // Whatever the file allows, but no more than is wanted here.
         let max_batch = known.max_batch.min(batch_max);
@@ -35,12 +33,7 @@ impl Subject {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let draw = |_| signature.inputs.iter().map(|spec| tensor(spec, &mut random)).collect();
         let requests = (0..max_batch.max(1)).map(draw).collect();
-        Ok(Self { name: name.to_owned(), session: model.session(&signature)?, requests })
-    }
-
-    /// The largest batch there is.
-    pub(super) fn batch_max(&self) -> usize {
-        self.requests.len()
+        Ok(Self { session: model.session(&signature)?, requests })
     }
 
     /// To run batches of so many, or of the largest there are.
