@@ -7,7 +7,7 @@ SEED ?= 1
 BUILT = $(or $(CARGO_TARGET_DIR),target)
 FERMATA ?= $(BUILT)/release/fermata
 
-.PHONY: help setup setup-gpu test fmt lint unit loom clients sims benches deny demo demo-sim bench bench-scheduler bench-planner bench-serving bench-variable sim
+.PHONY: help setup setup-gpu test fmt lint unit loom clients sims benches deny demo demo-sim bench bench-scheduler bench-planner bench-serving bench-variable bench-gpu sim
 .DEFAULT_GOAL := help
 
 help: ## List these recipes
@@ -78,6 +78,10 @@ bench-serving: setup ## The server against the simulator and against Triton: doc
 bench-variable: setup ## A real encoder whose requests differ in length: a section of docs/results/orloj.md (half an hour)
 	$(CARGO) build --locked --release -p fermata-cli
 	$(PYTHON) bench/variable/variable.py --fermata $(abspath $(FERMATA))
+
+bench-gpu: setup-gpu ## docs/results/h200.md and profiles/h200, on a machine with a GPU (ten minutes)
+	$(CARGO) build --locked --release -p fermata-cli
+	$(FERMATA) bench gpu
 
 demo: setup ## Two real models and 64 emulated A100s: ask, load, look on (DEMO_SECONDS=15)
 	$(CARGO) build --locked --release -p fermata-cli

@@ -1,5 +1,5 @@
 //! `fermata bench symphony` and `fermata bench nexus` at sizes that say nothing about policies: sections, pictures,
-//! resuming, bad input.
+//! resuming, bad input; `fermata bench gpu` where there is no such GPU.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -192,4 +192,24 @@ fn loads_of_gpulet_are_scheduled_at_least_as_well_as_by_ideal() {
     let least = whole.split("Shares against ideal: at least ").nth(1).unwrap();
     let least: f64 = least.split(' ').next().unwrap().parse().unwrap();
     assert!(least >= 1.0, "{whole}");
+}
+
+#[test]
+fn without_a_gpu_one_line_says_so_and_nothing_is_written() {
+    let folder = Folder::new();
+    // No machine has so many.
+    let output = folder.fermata(&["bench", "gpu", "--gpu", "99", "--out", "out"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("--gpu: ") && error.lines().count() == 1, "{error}");
+    assert!(folder.names().is_empty(), "{:?}", folder.names());
+    for (args, reason) in [
+        (["--minutes", "0"], "--minutes: 0 is not"),
+        (["--only", "nothing"], "no experiment 'nothing'"),
+    ] {
+        let output = folder.fermata(&[&["bench", "gpu"][..], &args].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(reason) && error.lines().count() == 1, "{error}");
+    }
 }

@@ -104,7 +104,7 @@ pub(super) struct Bench<'a, A> {
 /// The experiments of a suite for its help text, a line each.
 pub(super) fn list<A>(experiments: &[Experiment<A>]) -> String {
     let line =
-        |experiment: &Experiment<A>| format!("  {:<11} {}", experiment.name, experiment.title);
+        |experiment: &Experiment<A>| format!("  {:<12} {}", experiment.name, experiment.title);
     experiments.iter().map(line).collect::<Vec<String>>().join("\n")
 }
 

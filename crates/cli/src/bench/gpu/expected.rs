@@ -24,7 +24,7 @@ pub(super) fn simulated(asked: &[Asked], shares: &[u32], seed: u64) -> f64 {
     let load = |asked: &Asked| {
         let profile = |&percent: &u32| Some(Arc::new(asked.latencies.on_share(percent)));
         let profiles = shares.iter().map(profile).collect();
-        let spec = ModelSpec { slo: asked.slo, profiles };
+        let spec = ModelSpec::new(asked.slo, profiles);
         let arrivals = Arrivals::Process(Process::Poisson, Rate::Constant(100.0 * asked.weight));
         Load::new(Arc::new(spec), arrivals)
     };

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::child::{Server, load};
 use super::expected::{Asked, simulated};
 use super::serve::profile;
-use super::{Bench, met, percent, write_json, zoo};
+use super::{Bench, met, write_json, zoo};
 use crate::bench::document::{Section, Table, figure};
 use crate::chart::{Axis, BarSeries, Bars, grouped};
 use crate::input::MeasuredFile;
@@ -162,7 +162,7 @@ fn section(all: &[Found]) -> Section {
             "With the best cut {:+.1} % on average (at least {:+.0} %, gpulet: +61.7 % on its GPUs): {}.",
             100.0 * mean,
             100.0 * MORE,
-            percent(mean)
+            met(mean >= MORE)
         ));
     }
     section.show("mix", "goodput by scenario and cut", picture(all, &cut_name));

@@ -16,14 +16,12 @@ use super::looping::{Enough, Looped, alone};
 use super::subject::Subject;
 use super::zoo;
 use crate::input::InputError;
-use crate::serve::library_folders;
+use crate::serve::gpu_library_folders;
 
 /// The largest batch that is measured.
 pub(super) const BATCH_MAX: usize = 64;
 /// The whole suite takes so many minutes with the times that are written here.
 const MINUTES: f64 = 9.0;
-/// Where `make setup-gpu` puts ONNX Runtime for GPUs.
-const LIBRARY: &str = ".fermata/lib-cuda";
 
 /// What an experiment is given.
 pub(super) struct Rig {
@@ -155,9 +153,7 @@ impl Lab {
 }
 
 fn workers() -> Result<Arc<Workers>, EngineError> {
-    let mut folders = vec![PathBuf::from(LIBRARY)];
-    folders.extend(library_folders());
-    Workers::new(folders)
+    Workers::new(gpu_library_folders())
 }
 
 /// The GPU of a number.
