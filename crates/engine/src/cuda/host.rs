@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use ort::environment::Environment;
 
 use super::driver::{Buffer, CudaError, Device, Pinned, Stream};
-use super::net::{Net, Old, Share};
+use super::net::{Net, Share};
 use super::provider::{Tuning, open};
 use super::region::Region;
 use super::wire::{Form, Head, Reply};
@@ -28,8 +29,10 @@ pub(super) struct Host {
 /// A model.
 pub(super) struct Hosted {
     source: Source,
-    /// What it runs with, if it could be captured.
-    pub(super) net: Mutex<Option<Net>>,
+    /// What it runs with, if it could be captured. Held for moments, but while a size is captured.
+    net: Mutex<Option<Net>>,
+    /// A size is being captured.
+    pub(super) busy: AtomicBool,
     /// What it runs with otherwise.
     plain: Mutex<Option<Box<dyn Session>>>,
     opened: OnceLock<Opened>,
@@ -87,6 +90,7 @@ impl Host {
         let hosted = Hosted {
             source,
             net: Mutex::default(),
+            busy: AtomicBool::new(false),
             plain: Mutex::default(),
             opened: OnceLock::new(),
         };
@@ -164,6 +168,22 @@ impl Host {
     }
 }
 
+/// Says that a model is busy, while this is there.
+struct Busy<'a>(&'a AtomicBool);
+
+impl<'a> Busy<'a> {
+    fn new(busy: &'a AtomicBool) -> Self {
+        busy.store(true, Ordering::SeqCst);
+        Self(busy)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
 /// The batch size at which ways to run a model are compared.
 const TRIED: usize = 8;
 
@@ -185,11 +205,11 @@ impl Hosted {
         (slot, size): (usize, usize),
         heads: Option<Vec<Vec<Head>>>,
         share: &Arc<Share>,
-        old: &mut Vec<Old>,
     ) -> Result<Option<Reply>, EngineError> {
         if let Some(heads) = heads {
             return self.run_plainly(slot, &heads).map(Some);
         }
+        let _busy = Busy::new(&self.busy);
         let mut net = self.net.lock().unwrap_or_else(PoisonError::into_inner);
         let net = net.as_mut().ok_or_else(|| EngineError::Run("it is not open".to_owned()))?;
         if !net.has(size) {
@@ -197,7 +217,7 @@ impl Hosted {
             lanes.compute.wait()?;
             net.capture(size)?;
         }
-        lanes.begin(self, net, (slot, size), share, old)?;
+        lanes.begin(self, net, (slot, size), share)?;
         Ok(None)
     }
 
@@ -236,14 +256,9 @@ impl Hosted {
         Ok(Reply::Ran { ns, heads: Some(heads) })
     }
 
-    /// Makes one more size ready on a share; false, if all are.
-    pub(super) fn follow_one(
-        &self,
-        share: &Arc<Share>,
-        old: &mut Vec<Old>,
-    ) -> Result<bool, CudaError> {
-        let mut net = self.net.lock().unwrap_or_else(PoisonError::into_inner);
-        net.as_mut().map_or(Ok(false), |net| net.follow_one(share, old))
+    /// Does something with what it runs with, if it was captured.
+    pub(super) fn with_net<T>(&self, what: impl FnOnce(&mut Net) -> T) -> Option<T> {
+        self.net.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(what)
     }
 
     /// Gives its memory back, but for the slots, which go with the last who holds it.

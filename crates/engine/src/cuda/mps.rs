@@ -50,7 +50,7 @@ impl Drop for Mps {
     fn drop(&mut self) {
         let Ok(mut control) = self.control().stdin(Stdio::piped()).spawn() else { return };
         if let Some(mut words) = control.stdin.take() {
-            let _ = words.write_all(b"quit\n");
+            let _ = words.write_all(b"quit -t 1\n");
         }
         let _ = control.wait();
         remove(&self.folder);

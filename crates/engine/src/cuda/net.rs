@@ -4,7 +4,7 @@
 //! that changes; nothing is loaded or captured again.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ort::session::{NoSelectedOutputs, RunOptions, Session};
 
@@ -38,16 +38,16 @@ pub(super) struct Net {
 }
 
 struct Captured {
-    graph: Graph,
-    /// Where it is ready, and with what it runs.
-    ready: Option<(Arc<Share>, Exec)>,
-    /// It was run since the share changed.
-    used: bool,
+    graph: Arc<Mutex<Graph>>,
+    /// What it runs with, on the share that there is and on the one to come.
+    ready: Vec<Ready>,
+    /// How often it was run of late.
+    runs: u64,
     _binding: Binding,
 }
 
-/// What ran on a share that is no more, to be given back when its last run has ended.
-pub(super) type Old = (Arc<Share>, Exec);
+/// A graph that is ready on a share, which is kept for as long.
+pub(super) type Ready = (Arc<Share>, Exec);
 
 /// Engines are slow the first time, and settle on how to run at the second.
 const WARM_UPS: usize = 2;
@@ -105,7 +105,8 @@ impl Net {
         }
         let (session, options) = (&mut self.session, &self.options);
         let graph = self.stream.capture(|| binding.run(session, options).map_err(failed))?;
-        let captured = Captured { graph, ready: None, used: true, _binding: binding };
+        let graph = Arc::new(Mutex::new(graph));
+        let captured = Captured { graph, ready: Vec::new(), runs: 0, _binding: binding };
         self.sizes.insert(size, captured);
         Ok(())
     }
@@ -113,7 +114,8 @@ impl Net {
     /// Milliseconds that a batch of a captured size takes on the whole GPU.
     pub(super) fn time(&mut self, size: usize) -> Result<f32, CudaError> {
         let size = self.size_of(size);
-        let exec = self.sizes.get(&size).expect("it was captured").graph.ready(None)?;
+        let graph = &self.sizes.get(&size).expect("it was captured").graph;
+        let exec = graph.lock().unwrap_or_else(PoisonError::into_inner).ready(None)?;
         let (first, last) = (Event::new()?, Event::new()?);
         self.stream.launch(&exec)?;
         self.stream.record(&first)?;
@@ -125,59 +127,62 @@ impl Net {
         Ok(last.since(&first)? / TIMED as f32)
     }
 
-    /// What runs a batch of so many on a share. What ran before, on another one, is handed over to be given back.
+    /// What runs a batch of so many on a share.
     ///
     /// # Panics
     ///
     /// If the size was not captured.
-    pub(super) fn ready(
-        &mut self,
-        size: usize,
-        share: &Arc<Share>,
-        old: &mut Vec<Old>,
-    ) -> Result<&Exec, CudaError> {
+    pub(super) fn ready(&mut self, size: usize, share: &Arc<Share>) -> Result<&Exec, CudaError> {
         let size = self.size_of(size);
         let captured = self.sizes.get_mut(&size).expect("it was captured");
-        captured.used = true;
-        captured.make_ready(share, old)
-    }
-
-    /// Makes ready what was in use on the share before, so that the first batches on the new one need not wait.
-    pub(super) fn follow(
-        &mut self,
-        share: &Arc<Share>,
-        old: &mut Vec<Old>,
-    ) -> Result<(), CudaError> {
-        for captured in self.sizes.values_mut().filter(|captured| captured.used) {
-            captured.make_ready(share, old)?;
-            captured.used = false;
+        captured.runs += 1;
+        if !captured.is_ready(share) {
+            let exec = made_ready(&captured.graph, share)?;
+            captured.ready.push((share.clone(), exec));
         }
-        Ok(())
+        let (_, exec) = captured
+            .ready
+            .iter()
+            .find(|(there, _)| there.number == share.number)
+            .expect("it was just made");
+        Ok(exec)
     }
 
-    /// Makes one more size ready; false, if all are.
-    pub(super) fn follow_one(
-        &mut self,
-        share: &Arc<Share>,
-        old: &mut Vec<Old>,
-    ) -> Result<bool, CudaError> {
-        let is_ready = |captured: &Captured| {
-            captured.ready.as_ref().is_some_and(|(there, _)| there.number == share.number)
-        };
-        let left = self.sizes.values_mut().find(|captured| !is_ready(captured));
-        left.map(|captured| captured.make_ready(share, old)).transpose().map(|exec| exec.is_some())
+    /// What is not ready on a share, most used sizes first.
+    pub(super) fn missing(&self, share: &Share) -> Vec<(usize, Arc<Mutex<Graph>>)> {
+        let missing = self.sizes.iter().filter(|(_, captured)| !captured.is_ready(share));
+        let mut missing: Vec<_> = missing.collect();
+        missing.sort_by_key(|(_, captured)| std::cmp::Reverse(captured.runs));
+        missing.into_iter().map(|(&size, captured)| (size, captured.graph.clone())).collect()
+    }
+
+    /// A size was made ready on a share.
+    pub(super) fn accept(&mut self, size: usize, ready: Ready) {
+        if let Some(captured) = self.sizes.get_mut(&size)
+            && !captured.is_ready(&ready.0)
+        {
+            captured.ready.push(ready);
+        }
+    }
+
+    /// Forgets all shares but one; what was ready there is handed over, to be given back when its last run has ended.
+    pub(super) fn settle(&mut self, share: &Share, old: &mut Vec<Ready>) {
+        for captured in self.sizes.values_mut() {
+            captured.runs /= 2;
+            old.extend(captured.ready.extract_if(.., |(there, _)| there.number != share.number));
+        }
     }
 }
 
 impl Captured {
-    fn make_ready(&mut self, share: &Arc<Share>, old: &mut Vec<Old>) -> Result<&Exec, CudaError> {
-        let there = self.ready.as_ref().is_some_and(|(there, _)| there.number == share.number);
-        if !there {
-            let exec = self.graph.ready(share.green.as_ref())?;
-            old.extend(self.ready.replace((share.clone(), exec)));
-        }
-        Ok(&self.ready.as_ref().expect("it was just made").1)
+    fn is_ready(&self, share: &Share) -> bool {
+        self.ready.iter().any(|(there, _)| there.number == share.number)
     }
+}
+
+/// A graph made ready on a share, which takes about a millisecond.
+pub(super) fn made_ready(graph: &Mutex<Graph>, share: &Share) -> Result<Exec, CudaError> {
+    graph.lock().unwrap_or_else(PoisonError::into_inner).ready(share.green.as_ref())
 }
 
 fn failed(error: ort::Error) -> EngineError {

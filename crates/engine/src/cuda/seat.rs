@@ -53,6 +53,13 @@ impl WorkerSeat {
     }
 }
 
+impl Drop for WorkerSeat {
+    /// The worker ends before what it needs does.
+    fn drop(&mut self) {
+        self.link().end();
+    }
+}
+
 impl Engine for WorkerSeat {
     fn name(&self) -> &'static str {
         "cuda"

@@ -1,22 +1,25 @@
 //! A worker: the process that has a seat. It is asked over a socket, which it finds as its standard input, and ends with it.
 //!
-//! Three threads: this one reads what is asked and begins batches, which takes microseconds; the *loader* does what takes longer
-//! (loading, capturing, models that cannot be captured); the *finisher* waits for batches and answers. While a batch runs, the next is
-//! copied in and the one before it out: three streams, and a slot of memory for each.
+//! Four threads: this one reads what is asked and begins batches, which takes microseconds; the *loader* does what takes longer
+//! (loading, capturing, models that cannot be captured); the *finisher* waits for batches and answers; the *mover* makes models ready
+//! on another share beside the one on which they run (`mover.rs`). While a batch runs, the next is copied in and the one before it out:
+//! three streams, and a slot of memory for each.
 
 use std::collections::HashMap;
 use std::io::BufReader;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use super::driver::{CudaError, Device, Event, Stream};
 use super::host::{Host, Hosted};
-use super::net::{Old, Share};
+use super::mover::{Current, Move, move_on};
+use super::net::{Net, Share};
 use super::pressure::Press;
 use super::wire::{self, Answer, Ask, Failure, Question, Reply};
 use crate::{EngineError, Gpu, Pressure};
@@ -57,10 +60,9 @@ impl Lanes {
     pub(super) fn begin(
         &self,
         hosted: &Hosted,
-        net: &mut super::net::Net,
+        net: &mut Net,
         (slot, size): (usize, usize),
         share: &Arc<Share>,
-        old: &mut Vec<Old>,
     ) -> Result<(), CudaError> {
         let (form, slot, place) = hosted.slot(slot);
         let (inputs, outputs) = (&form.inputs, &form.outputs);
@@ -78,7 +80,7 @@ impl Lanes {
                 column.item * size,
             )?;
         }
-        self.compute.launch(net.ready(size, share, old)?)?;
+        self.compute.launch(net.ready(size, share)?)?;
         for (column, buffer) in outputs.iter().zip(&net.outputs) {
             self.compute.copy(
                 slot.stage.place + column.at as u64,
@@ -117,40 +119,11 @@ struct Flight {
 
 /// What takes long.
 enum Job {
-    Load {
-        id: u64,
-        model: u32,
-        file: PathBuf,
-        threads: usize,
-        memory: Option<u64>,
-    },
-    Open {
-        id: u64,
-        hosted: Arc<Hosted>,
-        question: Question,
-    },
-    Run {
-        id: u64,
-        hosted: Arc<Hosted>,
-        share: Arc<Share>,
-        question: Question,
-    },
-    /// Give back what ran on shares of before, and make the rest ready on the one that there is.
-    Follow {
-        old: Vec<Old>,
-        models: Vec<Arc<Hosted>>,
-        share: Arc<Share>,
-    },
-    Forget {
-        id: u64,
-        hosted: Arc<Hosted>,
-    },
-    Press {
-        id: u64,
-        share: Arc<Share>,
-        what: Pressure,
-        time: Duration,
-    },
+    Load { id: u64, model: u32, file: PathBuf, threads: usize, memory: Option<u64> },
+    Open { id: u64, hosted: Arc<Hosted>, question: Question },
+    Run { id: u64, hosted: Arc<Hosted>, question: Question },
+    Forget { id: u64, hosted: Arc<Hosted> },
+    Press { id: u64, what: Pressure, time: Duration },
 }
 
 /// Works until the server is gone.
@@ -169,16 +142,31 @@ pub fn work(gpu: usize, folders: &[PathBuf]) -> Result<(), EngineError> {
         let voice = voice.clone();
         move || finish(&device, &landing, &voice)
     })?;
-    spawn("loader", {
-        let (host, lanes, voice, flights) =
-            (host.clone(), lanes.clone(), voice.clone(), flights.clone());
-        move || load(&device, &work, &host, &lanes, &voice, &flights)
-    })?;
     let (multiprocessors, _) = device.multiprocessors()?;
-    let share = Arc::new(Share { number: 0, green: None, multiprocessors });
+    let current = Arc::new(Current::new(Share { number: 0, green: None, multiprocessors }));
+    spawn("loader", {
+        let (voice, flights) = (voice.clone(), flights.clone());
+        let loader = Loader {
+            device,
+            host: host.clone(),
+            lanes: lanes.clone(),
+            current: current.clone(),
+            voice,
+            flights,
+        };
+        move || loader.load(&work)
+    })?;
+    let (moves, orders) = channel();
+    spawn("mover", {
+        let (current, lanes, voice) = (current.clone(), lanes.clone(), voice.clone());
+        move || {
+            if let Err(error) = move_on(&device, &orders, &current, &lanes.compute, &voice) {
+                broken(&error);
+            }
+        }
+    })?;
     let models = HashMap::new();
-    let mut reader =
-        Reader { device, multiprocessors, host, lanes, voice, flights, jobs, share, models };
+    let mut reader = Reader { device, host, lanes, voice, flights, jobs, moves, current, models };
     let mut lines = BufReader::new(socket);
     let mut line = Vec::new();
     // Whatever ends the socket ends the worker.
@@ -210,13 +198,13 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), EngineE
 /// The thread that reads.
 struct Reader {
     device: Device,
-    multiprocessors: u32,
     host: Arc<Host>,
     lanes: Arc<Lanes>,
     voice: Arc<Voice>,
     flights: Sender<Flight>,
     jobs: Sender<Job>,
-    share: Arc<Share>,
+    moves: Sender<Move>,
+    current: Arc<Current>,
     models: HashMap<u32, Arc<Hosted>>,
 }
 
@@ -238,17 +226,17 @@ impl Reader {
                 self.hand_over(Job::Forget { id, hosted });
             }
             Question::Share { counts, part } => {
-                let done = self.take_share(counts.as_deref(), part);
-                self.voice.answer(id, done.map(|()| Reply::Done));
+                let models = self.models.values().cloned().collect();
+                // The mover ends with the process only.
+                let _ = self.moves.send(Move { id, counts, part, models });
             }
             Question::Memory => {
                 let memory = self.device.memory().map_err(EngineError::from);
                 self.voice.answer(id, memory.map(|(free, total)| Reply::Memory { free, total }));
             }
             Question::Press { what, seconds } => {
-                let (share, time) =
-                    (self.share.clone(), Duration::from_secs_f64(seconds.clamp(0.0, 60.0)));
-                self.hand_over(Job::Press { id, share, what, time });
+                let time = Duration::from_secs_f64(seconds.clamp(0.0, 60.0));
+                self.hand_over(Job::Press { id, what, time });
             }
         }
     }
@@ -275,125 +263,86 @@ impl Reader {
 
     fn run(&mut self, id: u64, model: u32, (slot, size): (usize, usize), question: Question) {
         let Some(hosted) = self.find(id, model) else { return };
-        let mut old = Vec::new();
-        let begun = match hosted.net.try_lock() {
-            Err(TryLockError::WouldBlock) => None,
-            Err(TryLockError::Poisoned(_)) => unreachable!("a panic ends the process"),
-            Ok(mut net) => match net.as_mut().filter(|net| net.has(size)) {
-                None => None,
-                Some(net) => {
-                    Some(self.lanes.begin(&hosted, net, (slot, size), &self.share, &mut old))
-                }
-            },
-        };
-        match begun {
+        // Whoever holds it otherwise lets go at once.
+        let begun = (!hosted.busy.load(Ordering::SeqCst)).then(|| {
+            hosted.with_net(|net| {
+                let captured = net.has(size);
+                captured.then(|| self.lanes.begin(&hosted, net, (slot, size), &self.current.get()))
+            })
+        });
+        match begun.flatten().flatten() {
             Some(Ok(())) => _ = self.flights.send(Flight { id, hosted, slot }),
             Some(Err(error)) => self.voice.answer(id, Err(error.into())),
-            None => self.hand_over(Job::Run { id, hosted, share: self.share.clone(), question }),
+            None => self.hand_over(Job::Run { id, hosted, question }),
         }
-        if !old.is_empty() {
-            self.hand_over(Job::Follow { old, models: Vec::new(), share: self.share.clone() });
-        }
-    }
-
-    fn take_share(&mut self, counts: Option<&[u32]>, part: usize) -> Result<(), EngineError> {
-        let number = self.share.number + 1;
-        let green = match counts {
-            None => None,
-            Some(counts) if part < counts.len() => Some(self.device.share(counts, part)?),
-            Some(_) => return Err(EngineError::Run(format!("there is no share {part}"))),
-        };
-        let multiprocessors = counts.map_or(self.multiprocessors, |counts| counts[part]);
-        let share = Arc::new(Share { number, green, multiprocessors });
-        let mut old = Vec::new();
-        let models: Vec<Arc<Hosted>> = self.models.values().cloned().collect();
-        for hosted in &models {
-            // One that is being captured is made ready when it is run.
-            if let Ok(mut net) = hosted.net.try_lock()
-                && let Some(net) = net.as_mut()
-            {
-                net.follow(&share, &mut old)?;
-            }
-        }
-        self.share = share.clone();
-        self.hand_over(Job::Follow { old, models, share });
-        Ok(())
     }
 }
 
 /// The thread that does what takes long.
-fn load(
-    device: &Device,
-    work: &Receiver<Job>,
-    host: &Host,
-    lanes: &Lanes,
-    voice: &Voice,
-    flights: &Sender<Flight>,
-) {
-    let mut press: HashMap<&'static str, Press> = HashMap::new();
-    if let Err(error) = device.set_current() {
-        return broken(&error);
-    }
-    for job in work {
-        match job {
-            Job::Load { id, model, file, threads, memory } => {
-                let loaded = host.load(model, file, threads, memory);
-                voice.answer(id, loaded.map(|signature| Reply::Loaded { signature }));
-            }
-            Job::Open { id, hosted, question } => {
-                let Question::Open { signature, region, form, .. } = question else { continue };
-                let opened = host.open(&hosted, signature, &region, form);
-                voice.answer(id, opened.map(|captured| Reply::Opened { captured }));
-            }
-            Job::Run { id, hosted, share, question } => {
-                let Question::Run { slot, size, heads, .. } = question else { continue };
-                let mut old = Vec::new();
-                match hosted.run_slowly(lanes, (slot, size), heads, &share, &mut old) {
-                    Ok(None) => _ = flights.send(Flight { id, hosted, slot }),
-                    Ok(Some(reply)) => voice.answer(id, Ok(reply)),
-                    Err(error) => voice.answer(id, Err(error)),
-                }
-                give_back(lanes, old);
-            }
-            Job::Follow { mut old, models, share } => {
-                for hosted in models {
-                    // In turns with the reader, so that batches of the model need not wait long.
-                    while let Ok(true) = hosted.follow_one(&share, &mut old) {}
-                }
-                give_back(lanes, old);
-            }
-            Job::Forget { id, hosted } => {
-                // Batches of it may still run.
-                let _ = lanes.outward.wait();
-                hosted.give_back();
-                voice.answer(id, Ok(Reply::Done));
-            }
-            Job::Press { id, share, what, time } => {
-                let name = if what == Pressure::L2 { "l2" } else { "dram" };
-                let pressed = match press.entry(name) {
-                    std::collections::hash_map::Entry::Occupied(entry) => Ok(entry.into_mut()),
-                    std::collections::hash_map::Entry::Vacant(entry) => {
-                        Press::new(what).map(|press| entry.insert(press))
-                    }
-                };
-                let rate = pressed.and_then(|press| {
-                    let stream =
-                        share.green.as_ref().map_or_else(Stream::new, |green| green.stream())?;
-                    press.run(&stream, share.multiprocessors, time)
-                });
-                voice.answer(
-                    id,
-                    rate.map(|rate| Reply::Pressed { rate }).map_err(EngineError::from),
-                );
-            }
-        }
-    }
+struct Loader {
+    device: Device,
+    host: Arc<Host>,
+    lanes: Arc<Lanes>,
+    current: Arc<Current>,
+    voice: Arc<Voice>,
+    flights: Sender<Flight>,
 }
 
-/// Waits until nothing of a share of before runs, and gives it back.
-fn give_back(lanes: &Lanes, old: Vec<Old>) {
-    if !old.is_empty() {
-        let _ = lanes.compute.wait();
+impl Loader {
+    fn load(&self, work: &Receiver<Job>) {
+        let Self { device, host, lanes, current, voice, flights } = self;
+        let mut press: HashMap<&'static str, Press> = HashMap::new();
+        if let Err(error) = device.set_current() {
+            return broken(&error);
+        }
+        for job in work {
+            match job {
+                Job::Load { id, model, file, threads, memory } => {
+                    let loaded = host.load(model, file, threads, memory);
+                    voice.answer(id, loaded.map(|signature| Reply::Loaded { signature }));
+                }
+                Job::Open { id, hosted, question } => {
+                    let Question::Open { signature, region, form, .. } = question else { continue };
+                    let opened = host.open(&hosted, signature, &region, form);
+                    voice.answer(id, opened.map(|captured| Reply::Opened { captured }));
+                }
+                Job::Run { id, hosted, question } => {
+                    let Question::Run { slot, size, heads, .. } = question else { continue };
+                    match hosted.run_slowly(lanes, (slot, size), heads, &current.get()) {
+                        Ok(None) => _ = flights.send(Flight { id, hosted, slot }),
+                        Ok(Some(reply)) => voice.answer(id, Ok(reply)),
+                        Err(error) => voice.answer(id, Err(error)),
+                    }
+                }
+                Job::Forget { id, hosted } => {
+                    // Batches of it may still run.
+                    let _ = lanes.outward.wait();
+                    hosted.give_back();
+                    voice.answer(id, Ok(Reply::Done));
+                }
+                Job::Press { id, what, time } => {
+                    let share = current.get();
+                    let name = if what == Pressure::L2 { "l2" } else { "dram" };
+                    let pressed = match press.entry(name) {
+                        std::collections::hash_map::Entry::Occupied(entry) => Ok(entry.into_mut()),
+                        std::collections::hash_map::Entry::Vacant(entry) => {
+                            Press::new(what).map(|press| entry.insert(press))
+                        }
+                    };
+                    let rate = pressed.and_then(|press| {
+                        let stream = share
+                            .green
+                            .as_ref()
+                            .map_or_else(Stream::new, |green| green.stream())?;
+                        press.run(&stream, share.multiprocessors, time)
+                    });
+                    voice.answer(
+                        id,
+                        rate.map(|rate| Reply::Pressed { rate }).map_err(EngineError::from),
+                    );
+                }
+            }
+        }
     }
 }
 

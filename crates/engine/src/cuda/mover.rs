@@ -1,0 +1,110 @@
+//! Moves a worker to another share: what it runs is made ready there beside what it runs on now, and then it changes over between two
+//! batches. No batch waits for it.
+
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::driver::{CudaError, Device, Stream};
+use super::host::Hosted;
+use super::net::{Ready, Share, made_ready};
+use super::wire::Reply;
+use super::worker::Voice;
+use crate::EngineError;
+
+/// The share that batches are begun on.
+pub(super) struct Current(Mutex<Arc<Share>>);
+
+impl Current {
+    pub(super) fn new(share: Share) -> Self {
+        Self(Mutex::new(Arc::new(share)))
+    }
+
+    pub(super) fn get(&self) -> Arc<Share> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, share: Arc<Share>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = share;
+    }
+}
+
+/// Take another share.
+pub(super) struct Move {
+    pub(super) id: u64,
+    /// Multiprocessors of each share, and which one; `None` for the whole GPU.
+    pub(super) counts: Option<Vec<u32>>,
+    pub(super) part: usize,
+    /// What must be ready there.
+    pub(super) models: Vec<Arc<Hosted>>,
+}
+
+/// The sizes of each model that are made ready before it changes over: those that are used most. The others follow, or are made ready when
+/// they are run, which then takes a millisecond more.
+const FIRST: usize = 6;
+
+/// The thread that moves.
+pub(super) fn move_on(
+    device: &Device,
+    orders: &Receiver<Move>,
+    current: &Current,
+    compute: &Stream,
+    voice: &Voice,
+) -> Result<(), CudaError> {
+    device.set_current()?;
+    let (all, _) = device.multiprocessors()?;
+    for Move { id, counts, part, models } in orders {
+        let share = match make(device, current.get().number + 1, counts.as_deref(), part, all) {
+            Ok(share) => Arc::new(share),
+            Err(error) => {
+                voice.answer(id, Err(error));
+                continue;
+            }
+        };
+        let done = models.iter().try_for_each(|hosted| follow(hosted, &share, FIRST));
+        if let Err(error) = done {
+            voice.answer(id, Err(error.into()));
+            continue;
+        }
+        current.set(share.clone());
+        voice.answer(id, Ok(Reply::Done));
+        // What is not ready yet is made so when it is run, if it cannot be now.
+        let _ = models.iter().try_for_each(|hosted| follow(hosted, &share, usize::MAX));
+        let mut old: Vec<Ready> = Vec::new();
+        for hosted in &models {
+            hosted.with_net(|net| net.settle(&share, &mut old));
+        }
+        // The last batch on the share that was may still run.
+        compute.wait()?;
+        drop(old);
+    }
+    Ok(())
+}
+
+fn make(
+    device: &Device,
+    number: u64,
+    counts: Option<&[u32]>,
+    part: usize,
+    all: u32,
+) -> Result<Share, EngineError> {
+    let (green, multiprocessors) = match counts {
+        None => (None, all),
+        Some(counts) => {
+            let count = counts.get(part).copied();
+            let count =
+                count.ok_or_else(|| EngineError::Run(format!("there is no share {part}")))?;
+            (Some(device.share(counts, part)?), count)
+        }
+    };
+    Ok(Share { number, green, multiprocessors })
+}
+
+/// Makes a model ready on a share, as many sizes as said at most. It is held for moments only.
+fn follow(hosted: &Hosted, share: &Arc<Share>, most: usize) -> Result<(), CudaError> {
+    let missing = hosted.with_net(|net| net.missing(share)).unwrap_or_default();
+    for (size, graph) in missing.into_iter().take(most) {
+        let exec = made_ready(&graph, share)?;
+        hosted.with_net(|net| net.accept(size, (share.clone(), exec)));
+    }
+    Ok(())
+}
