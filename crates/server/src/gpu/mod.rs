@@ -216,15 +216,26 @@ impl Gpus {
     }
 
     /// Sets a seat's share and makes an executor of it; the executors that it was leave. The seat's part must be known to dispatch already.
+    ///
+    /// A seat whose share becomes smaller is dispatched by the smaller one before it has it: what was planned for a larger share would be late on a
+    /// smaller one, and not the other way round.
     fn take_part(&self, seat: usize, part: &Part) -> Result<(), PartError> {
         let there = self.executors_of(seat);
-        self.stations[seat].seat.set_share(&part.cut, part.number)?;
+        let set = || self.stations[seat].seat.set_share(&part.cut, part.number);
         if there.iter().any(|&(_, class)| class == part.class) {
-            return Ok(());
+            return Ok(set()?);
+        }
+        let has = self.part(seat).filter(|_| !there.is_empty());
+        let smaller = has.is_some_and(|has| part.multiprocessors() < has.multiprocessors());
+        if !smaller {
+            set()?;
         }
         self.pool.join(seat, part.class)?;
         for (executor, _) in there {
             self.pool.leave(executor);
+        }
+        if smaller {
+            set()?;
         }
         Ok(())
     }

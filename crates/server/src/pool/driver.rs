@@ -86,7 +86,7 @@ impl Driver {
                 self.handle(Event::Arrive { model, request, deadline, kind });
             }
             Message::Ran(ran) => {
-                self.learner.note(ran.overrun);
+                self.learner.note(ran.overrun, ran.size);
                 self.handle(Event::Done { executor: ran.executor });
                 if let Some(spec) = self.tray.ran(self.clock.now(), &ran) {
                     self.handle(Event::Profile { model: ran.model, spec });

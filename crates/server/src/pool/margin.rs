@@ -10,9 +10,11 @@ use fermata_core::Span;
 
 /// So many batches, or wakeups, are remembered.
 const WINDOW: usize = 256;
-/// The margin covers this share of them: of a batch that is held to its last moment only the most urgent request is
-/// late when it overruns, so that this leaves much less than one request in a hundred late.
-const COVERED: f64 = 0.98;
+/// So many of them may exceed the margin, for each of them and for each of their requests: of a batch that is held to its last moment only
+/// the most urgent request is late when it overruns. This leaves much less than one request in a hundred late, whether batches are large
+/// or there is one request at a time.
+const EXCEED: f64 = 0.02;
+const EXCEED_PER_REQUEST: f64 = 0.004;
 /// After how many batches the margin is worked out again.
 const PERIOD: usize = 32;
 
@@ -24,7 +26,8 @@ const LATE_MAX: Span = Span(5_000_000);
 /// Remembers by how much batches overran their plan, or wakeups their time.
 #[derive(Debug)]
 struct Overruns {
-    window: Vec<Span>,
+    /// By how much, and how many requests it had.
+    window: Vec<(Span, usize)>,
     at: usize,
 }
 
@@ -33,12 +36,12 @@ impl Overruns {
         Self { window: Vec::with_capacity(WINDOW), at: 0 }
     }
 
-    /// Notes one batch. From time to time it says what most of the last ones stayed below.
-    fn note(&mut self, overrun: Span) -> Option<Span> {
+    /// Notes one batch of so many requests. From time to time it says what most of the last ones stayed below.
+    fn note(&mut self, overrun: Span, requests: usize) -> Option<Span> {
         if self.window.len() < WINDOW {
-            self.window.push(overrun);
+            self.window.push((overrun, requests));
         } else {
-            self.window[self.at % WINDOW] = overrun;
+            self.window[self.at % WINDOW] = (overrun, requests);
         }
         self.at += 1;
         if !self.at.is_multiple_of(PERIOD) {
@@ -46,8 +49,9 @@ impl Overruns {
         }
         let mut sorted = self.window.clone();
         sorted.sort_unstable();
-        let rank = (COVERED * sorted.len() as f64).ceil() as usize;
-        Some(sorted[rank.clamp(1, sorted.len()) - 1])
+        let requests = sorted.iter().map(|&(_, requests)| requests as f64).sum::<f64>();
+        let exceed = (EXCEED * sorted.len() as f64).min(EXCEED_PER_REQUEST * requests) as usize;
+        Some(sorted[sorted.len() - 1 - exceed.min(sorted.len() - 1)].0)
     }
 }
 
@@ -62,7 +66,8 @@ impl Lateness {
 
     /// Notes one wakeup. From time to time it says what dispatch should reckon with.
     pub(super) fn note(&mut self, late: Span) -> Option<Span> {
-        self.0.note(late).map(|late| (LATE_MIN + late).min(LATE_MAX))
+        // A wakeup that is too late costs no request by itself.
+        self.0.note(late, usize::MAX).map(|late| (LATE_MIN + late).min(LATE_MAX))
     }
 }
 
@@ -78,9 +83,9 @@ impl Learner {
         Self { overruns: Overruns::new(), margin }
     }
 
-    /// Notes by how much a batch overran its plan.
-    pub(super) fn note(&mut self, overrun: Span) {
-        if let Some(overrun) = self.overruns.note(overrun) {
+    /// Notes by how much a batch of so many requests overran its plan.
+    pub(super) fn note(&mut self, overrun: Span, requests: usize) {
+        if let Some(overrun) = self.overruns.note(overrun, requests) {
             self.margin.set(overrun);
         }
     }
@@ -118,16 +123,27 @@ mod tests {
         let mut told = Span::ZERO;
         for batch in 0..512 {
             let slow = batch % 100 == 99;
-            told = overruns.note(Span(if slow { 9000 } else { 10 })).unwrap_or(told);
+            told = overruns.note(Span(if slow { 9000 } else { 10 }), 8).unwrap_or(told);
         }
         assert_eq!(told, Span(10));
         for _ in 0..64 {
-            told = overruns.note(Span(500)).unwrap_or(told);
+            told = overruns.note(Span(500), 8).unwrap_or(told);
         }
         assert!(told >= Span(500));
         for _ in 0..512 {
-            told = overruns.note(Span::ZERO).unwrap_or(told);
+            told = overruns.note(Span::ZERO, 8).unwrap_or(told);
         }
         assert_eq!(told, Span::ZERO, "what is over is forgotten");
+    }
+
+    #[test]
+    fn where_a_batch_is_one_request_one_in_a_hundred_is_too_many() {
+        let mut overruns = Overruns::new();
+        let mut told = Span::ZERO;
+        for batch in 0..512 {
+            let slow = batch % 100 == 99;
+            told = overruns.note(Span(if slow { 9000 } else { 10 }), 1).unwrap_or(told);
+        }
+        assert_eq!(told, Span(9000));
     }
 }

@@ -68,7 +68,8 @@ impl Threads {
             | Message::Respread { model, .. } => self.of(model).send(message),
             Message::Ran(ran) => {
                 // The rank thread first: it may have somebody waiting for the executor.
-                self.rank.send(Report::Done { executor: ran.executor, overrun: ran.overrun });
+                let (executor, overrun, size) = (ran.executor, ran.overrun, ran.size);
+                self.rank.send(Report::Done { executor, overrun, size });
                 self.of(ran.model).send(message);
             }
             Message::Join { .. } | Message::Leave { .. } | Message::Lost { .. } => {

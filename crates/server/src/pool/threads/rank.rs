@@ -13,7 +13,7 @@ use super::super::margin::{LATE_MIN, Learner};
 /// What the rank thread is told, beside what comes through the links.
 pub(super) enum Report {
     /// An executor finished a batch, so much later than planned.
-    Done { executor: ExecutorId, overrun: Span },
+    Done { executor: ExecutorId, overrun: Span, size: usize },
     /// A thread of models is woken so much too late.
     Late { index: usize, by: Span },
     /// A thread of models has ended.
@@ -79,8 +79,8 @@ impl Executors for Reports {
     fn finished(&mut self, now: Time, into: &mut Vec<(ExecutorId, Time)>) {
         while let Ok(report) = self.inbox.try_recv() {
             match report {
-                Report::Done { executor, overrun } => {
-                    self.learner.note(overrun);
+                Report::Done { executor, overrun, size } => {
+                    self.learner.note(overrun, size);
                     into.push((executor, now));
                 }
                 Report::Late { index, by } => {
