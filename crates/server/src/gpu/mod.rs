@@ -226,18 +226,22 @@ impl Gpus {
             return Ok(set()?);
         }
         let has = self.part(seat).filter(|_| !there.is_empty());
-        let smaller = has.is_some_and(|has| part.multiprocessors() < has.multiprocessors());
-        if !smaller {
+        let larger = has.filter(|has| part.multiprocessors() < has.multiprocessors());
+        if larger.is_none() {
             set()?;
         }
-        self.pool.join(seat, part.class)?;
+        let came = self.pool.join(seat, part.class)?;
         for (executor, _) in there {
             self.pool.leave(executor);
         }
-        if smaller {
-            set()?;
+        let Some(larger) = larger else { return Ok(()) };
+        let Err(error) = set() else { return Ok(()) };
+        if !matches!(error, EngineError::Lost(_)) {
+            // It keeps the share that it had, and is dispatched by that again.
+            self.pool.join(seat, larger.class)?;
+            self.pool.leave(came);
         }
-        Ok(())
+        Err(error.into())
     }
 
     /// The executors that a seat is.
