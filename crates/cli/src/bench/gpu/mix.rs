@@ -22,7 +22,7 @@ const CUTS: [&[u32]; 3] = [&[100], &[50, 50], &[25, 25, 25, 25]];
 /// What is asked for: so much more with shares.
 const MORE: f64 = 0.30;
 /// How long each rate is tried, in milliseconds.
-const TIME: f64 = 1200.0;
+const TIME: f64 = 900.0;
 
 /// What is asked of the models, in their order.
 struct Scene {
