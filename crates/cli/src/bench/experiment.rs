@@ -108,20 +108,20 @@ pub(super) fn list<A>(experiments: &[Experiment<A>]) -> String {
     experiments.iter().map(line).collect::<Vec<String>>().join("\n")
 }
 
-/// The one that was asked for, or all.
+/// Those that were asked for, in that order, or all.
 pub(super) fn choose<'a, A>(
     experiments: &'a [Experiment<A>],
     args: &SuiteArgs,
 ) -> Result<Vec<&'a Experiment<A>>, InputError> {
     let Some(asked) = &args.only else { return Ok(experiments.iter().collect()) };
-    match experiments.iter().find(|experiment| experiment.name == asked) {
-        Some(experiment) => Ok(vec![experiment]),
-        None => {
+    let find = |asked: &str| {
+        experiments.iter().find(|experiment| experiment.name == asked).ok_or_else(|| {
             let names: Vec<&str> = experiments.iter().map(|experiment| experiment.name).collect();
             let reason = format!("no experiment '{asked}': use {}", names.join(", "));
-            Err(InputError::Argument { name: "--only", reason })
-        }
-    }
+            InputError::Argument { name: "--only", reason }
+        })
+    };
+    asked.split(',').map(find).collect()
 }
 
 /// Runs experiments and writes their sections.

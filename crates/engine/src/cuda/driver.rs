@@ -94,6 +94,11 @@ impl Device {
         Ok(device)
     }
 
+    /// The context of what runs on all of it.
+    pub(super) fn context(&self) -> Context {
+        Context(self.context)
+    }
+
     /// Every thread that calls the driver does this first.
     pub(super) fn set_current(&self) -> Result<()> {
         // SAFETY: the context stays until the process ends.
@@ -186,11 +191,15 @@ impl Device {
     }
 }
 
+/// Where kernels run: on the whole GPU, or on a share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Context(sys::CUcontext);
+
 /// A share of a GPU: what runs in its context has its multiprocessors only.
 #[derive(Debug)]
 pub(super) struct Green {
     green: sys::CUgreenCtx,
-    pub(super) context: sys::CUcontext,
+    context: sys::CUcontext,
 }
 
 // SAFETY: as with contexts.
@@ -199,6 +208,11 @@ unsafe impl Send for Green {}
 unsafe impl Sync for Green {}
 
 impl Green {
+    /// The context of what runs here.
+    pub(super) fn context(&self) -> Context {
+        Context(self.context)
+    }
+
     /// A stream whose work runs on this share.
     pub(super) fn stream(&self) -> Result<Stream> {
         let mut stream = null_mut();
@@ -340,11 +354,15 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
+    /// Zeros: what was there before could be numbers that a model takes for places in a table.
     pub(super) fn new(bytes: usize) -> Result<Self> {
         let mut place = 0;
         // SAFETY: it writes one address.
         check("memory", unsafe { sys::cuMemAlloc_v2(&raw mut place, bytes.max(1)) })?;
-        Ok(Self { place })
+        let buffer = Self { place };
+        // SAFETY: it was just allocated, and is as long.
+        check("clear memory", unsafe { sys::cuMemsetD8_v2(place, 0, bytes.max(1)) })?;
+        Ok(buffer)
     }
 }
 
@@ -389,34 +407,13 @@ pub(super) struct Graph(sys::CUgraph);
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// Made ready to run on a share, or on the whole GPU. The graph stays as it is.
+    /// Made ready to run in a context: that of a share, or of the whole GPU. What it was made ready for before must be gone: a graph that
+    /// allocates memory, as some of cuBLAS' do, can neither be copied nor be ready twice.
     ///
-    /// A kernel runs in the context that was current for its stream when it was captured. A copy of the graph whose kernels are
-    /// given the context of the share does the same work there, at the price of about 20 microseconds a kernel.
-    pub(super) fn ready(&self, share: Option<&Green>) -> Result<Exec> {
-        let mut exec = null_mut();
-        match share {
-            None => {
-                // SAFETY: the graph is there.
-                let code = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut exec, self.0, 0) };
-                check("make a graph ready", code)?;
-            }
-            Some(share) => {
-                let moved = self.moved(share)?;
-                // SAFETY: the graph is there; the other does not need it any more once it is made.
-                let code = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut exec, moved.0, 0) };
-                check("make a graph ready on a share", code)?;
-            }
-        }
-        Ok(Exec(exec))
-    }
-
-    fn moved(&self, share: &Green) -> Result<Self> {
-        let mut clone = null_mut();
-        // SAFETY: the graph is there.
-        check("copy a graph", unsafe { sys::cuGraphClone(&raw mut clone, self.0) })?;
-        let clone = Self(clone);
-        for node in clone.nodes()? {
+    /// A kernel runs in the context that its stream had when it was captured. Given another context, it does the same work there, at the
+    /// price of about 20 microseconds a kernel.
+    pub(super) fn ready(&mut self, context: Context) -> Result<Exec> {
+        for node in self.nodes()? {
             let mut kind = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
             // SAFETY: the node is one of the graph's.
             check("node", unsafe { sys::cuGraphNodeGetType(node, &raw mut kind) })?;
@@ -428,14 +425,21 @@ impl Graph {
             // SAFETY: it is a node of a kernel.
             let code = unsafe { sys::cuGraphKernelNodeGetParams_v2(node, &raw mut kernel) };
             check("kernel", code)?;
+            if kernel.ctx == context.0 {
+                continue;
+            }
             // With the function, the context would be that of the function.
             kernel.func = null_mut();
-            kernel.ctx = share.context;
+            kernel.ctx = context.0;
             // SAFETY: all but the context is what the node has; its parameters are copied.
             let code = unsafe { sys::cuGraphKernelNodeSetParams_v2(node, &raw const kernel) };
             check("move a kernel to a share", code)?;
         }
-        Ok(clone)
+        let mut exec = null_mut();
+        // SAFETY: the graph is there.
+        let code = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut exec, self.0, 0) };
+        check("make a graph ready", code)?;
+        Ok(Exec(exec))
     }
 
     fn nodes(&self) -> Result<Vec<sys::CUgraphNode>> {
@@ -465,6 +469,8 @@ pub(super) struct Exec(sys::CUgraphExec);
 
 // SAFETY: it is launched by one thread at a time, any thread.
 unsafe impl Send for Exec {}
+// SAFETY: as above.
+unsafe impl Sync for Exec {}
 
 impl Drop for Exec {
     fn drop(&mut self) {

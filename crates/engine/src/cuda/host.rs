@@ -147,7 +147,7 @@ impl Host {
         let wrong = |reason| EngineError::Load { file: hosted.source.file.clone(), reason };
         let mut best: Option<(f32, Net)> = None;
         let size = TRIED.min(form.largest);
-        for tuning in Tuning::CANDIDATES {
+        for (tuning, worth) in Tuning::CANDIDATES {
             let stream = Stream::new()?;
             let session = open(&self.environment, &hosted.source, self.gpu, tuning, Some(&stream));
             let session = session.map_err(wrong)?;
@@ -159,8 +159,8 @@ impl Host {
                 }
                 continue;
             }
-            let ms = net.time(size)?;
-            if best.as_ref().is_none_or(|(least, _)| ms < *least) {
+            let ms = net.time(size, &self.device)?;
+            if best.as_ref().is_none_or(|(least, _)| ms < worth * *least) {
                 best = Some((ms, net));
             }
         }

@@ -53,6 +53,8 @@ pub(super) fn move_on(
     device.set_current()?;
     let (all, _) = device.multiprocessors()?;
     for Move { id, counts, part, models } in orders {
+        // A batch that was begun while it last changed over may have made something ready on the share before.
+        settle(&models, &current.get(), compute)?;
         let share = match make(device, current.get().number + 1, counts.as_deref(), part, all) {
             Ok(share) => Arc::new(share),
             Err(error) => {
@@ -69,15 +71,19 @@ pub(super) fn move_on(
         voice.answer(id, Ok(Reply::Done));
         // What is not ready yet is made so when it is run, if it cannot be now.
         let _ = models.iter().try_for_each(|hosted| follow(hosted, &share, usize::MAX));
-        let mut old: Vec<Ready> = Vec::new();
-        for hosted in &models {
-            hosted.with_net(|net| net.settle(&share, &mut old));
-        }
-        // The last batch on the share that was may still run.
-        compute.wait()?;
-        drop(old);
+        settle(&models, &share, compute)?;
     }
     Ok(())
+}
+
+/// Forgets all shares but one.
+fn settle(models: &[Arc<Hosted>], share: &Share, compute: &Stream) -> Result<(), CudaError> {
+    let mut old: Vec<Arc<Ready>> = Vec::new();
+    for hosted in models {
+        hosted.with_net(|net| net.settle(share, &mut old));
+    }
+    // The last batch on a share that was may still run.
+    if old.is_empty() { Ok(()) } else { compute.wait() }
 }
 
 fn make(
@@ -96,15 +102,15 @@ fn make(
             (Some(device.share(counts, part)?), count)
         }
     };
-    Ok(Share { number, green, multiprocessors })
+    Ok(Share { number, device: *device, green, multiprocessors })
 }
 
 /// Makes a model ready on a share, as many sizes as said at most. It is held for moments only.
 fn follow(hosted: &Hosted, share: &Arc<Share>, most: usize) -> Result<(), CudaError> {
     let missing = hosted.with_net(|net| net.missing(share)).unwrap_or_default();
     for (size, graph) in missing.into_iter().take(most) {
-        let exec = made_ready(&graph, share)?;
-        hosted.with_net(|net| net.accept(size, (share.clone(), exec)));
+        let ready = made_ready(&graph, share)?;
+        hosted.with_net(|net| net.accept(size, &graph, ready));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ort::session::{NoSelectedOutputs, RunOptions, Session};
 
 use super::binding::{Binding, Bound};
-use super::driver::{Buffer, CudaError, Event, Exec, Graph, Green, Stream};
+use super::driver::{Buffer, Context, CudaError, Device, Event, Exec, Graph, Green, Stream};
 use super::wire::{Form, captured_size};
 use crate::{EngineError, Signature, TensorSpec};
 
@@ -17,9 +17,16 @@ use crate::{EngineError, Signature, TensorSpec};
 #[derive(Debug)]
 pub(super) struct Share {
     pub(super) number: u64,
+    pub(super) device: Device,
     /// `None`: all of the GPU.
     pub(super) green: Option<Green>,
     pub(super) multiprocessors: u32,
+}
+
+impl Share {
+    fn context(&self) -> Context {
+        self.green.as_ref().map_or_else(|| self.device.context(), Green::context)
+    }
 }
 
 /// A model whose batches are captured.
@@ -38,16 +45,24 @@ pub(super) struct Net {
 }
 
 struct Captured {
-    graph: Arc<Mutex<Graph>>,
-    /// What it runs with, on the share that there is and on the one to come.
-    ready: Vec<Ready>,
+    /// One is ready on the share that there is, the other is for the one to come.
+    twins: [Twin; 2],
     /// How often it was run of late.
     runs: u64,
     _binding: Binding,
 }
 
-/// A graph that is ready on a share, which is kept for as long.
-pub(super) type Ready = (Arc<Share>, Exec);
+#[derive(Clone)]
+struct Twin {
+    graph: Arc<Mutex<Graph>>,
+    ready: Option<Arc<Ready>>,
+}
+
+/// A graph that is ready on a share. The share is kept for as long, and the one before it until then.
+pub(super) struct Ready {
+    share: Arc<Share>,
+    exec: Exec,
+}
 
 /// Engines are slow the first time, and settle on how to run at the second.
 const WARM_UPS: usize = 2;
@@ -104,18 +119,21 @@ impl Net {
             self.stream.wait()?;
         }
         let (session, options) = (&mut self.session, &self.options);
-        let graph = self.stream.capture(|| binding.run(session, options).map_err(failed))?;
-        let graph = Arc::new(Mutex::new(graph));
-        let captured = Captured { graph, ready: Vec::new(), runs: 0, _binding: binding };
+        let mut twin = || -> Result<Twin, EngineError> {
+            let graph = self.stream.capture(|| binding.run(session, options).map_err(failed))?;
+            Ok(Twin { graph: Arc::new(Mutex::new(graph)), ready: None })
+        };
+        let twins = [twin()?, twin()?];
+        let captured = Captured { twins, runs: 0, _binding: binding };
         self.sizes.insert(size, captured);
         Ok(())
     }
 
     /// Milliseconds that a batch of a captured size takes on the whole GPU.
-    pub(super) fn time(&mut self, size: usize) -> Result<f32, CudaError> {
-        let size = self.size_of(size);
-        let graph = &self.sizes.get(&size).expect("it was captured").graph;
-        let exec = graph.lock().unwrap_or_else(PoisonError::into_inner).ready(None)?;
+    pub(super) fn time(&self, size: usize, device: &Device) -> Result<f32, CudaError> {
+        let captured = self.sizes.get(&self.size_of(size)).expect("it was captured");
+        let graph = &captured.twins[0].graph;
+        let exec = graph.lock().unwrap_or_else(PoisonError::into_inner).ready(device.context())?;
         let (first, last) = (Event::new()?, Event::new()?);
         self.stream.launch(&exec)?;
         self.stream.record(&first)?;
@@ -132,57 +150,83 @@ impl Net {
     /// # Panics
     ///
     /// If the size was not captured.
-    pub(super) fn ready(&mut self, size: usize, share: &Arc<Share>) -> Result<&Exec, CudaError> {
+    pub(super) fn ready(
+        &mut self,
+        size: usize,
+        share: &Arc<Share>,
+    ) -> Result<Arc<Ready>, CudaError> {
         let size = self.size_of(size);
         let captured = self.sizes.get_mut(&size).expect("it was captured");
         captured.runs += 1;
-        if !captured.is_ready(share) {
-            let exec = made_ready(&captured.graph, share)?;
-            captured.ready.push((share.clone(), exec));
+        if let Some(ready) = captured.on(share) {
+            return Ok(ready);
         }
-        let (_, exec) = captured
-            .ready
-            .iter()
-            .find(|(there, _)| there.number == share.number)
-            .expect("it was just made");
-        Ok(exec)
+        let graph = captured.free();
+        let ready = Arc::new(made_ready(&graph, share)?);
+        captured.accept(&graph, ready.clone());
+        Ok(ready)
     }
 
-    /// What is not ready on a share, most used sizes first.
+    /// What is not ready on a share, most used sizes first, and what can be made so.
     pub(super) fn missing(&self, share: &Share) -> Vec<(usize, Arc<Mutex<Graph>>)> {
-        let missing = self.sizes.iter().filter(|(_, captured)| !captured.is_ready(share));
-        let mut missing: Vec<_> = missing.collect();
+        let mut missing: Vec<_> =
+            self.sizes.iter().filter(|(_, captured)| captured.on(share).is_none()).collect();
         missing.sort_by_key(|(_, captured)| std::cmp::Reverse(captured.runs));
-        missing.into_iter().map(|(&size, captured)| (size, captured.graph.clone())).collect()
+        missing.into_iter().map(|(&size, captured)| (size, captured.free())).collect()
     }
 
     /// A size was made ready on a share.
-    pub(super) fn accept(&mut self, size: usize, ready: Ready) {
+    pub(super) fn accept(&mut self, size: usize, graph: &Arc<Mutex<Graph>>, ready: Ready) {
         if let Some(captured) = self.sizes.get_mut(&size)
-            && !captured.is_ready(&ready.0)
+            && captured.on(&ready.share).is_none()
         {
-            captured.ready.push(ready);
+            captured.accept(graph, Arc::new(ready));
         }
     }
 
     /// Forgets all shares but one; what was ready there is handed over, to be given back when its last run has ended.
-    pub(super) fn settle(&mut self, share: &Share, old: &mut Vec<Ready>) {
+    pub(super) fn settle(&mut self, share: &Share, old: &mut Vec<Arc<Ready>>) {
         for captured in self.sizes.values_mut() {
             captured.runs /= 2;
-            old.extend(captured.ready.extract_if(.., |(there, _)| there.number != share.number));
+            for twin in &mut captured.twins {
+                let other =
+                    twin.ready.as_ref().is_some_and(|ready| ready.share.number != share.number);
+                old.extend(twin.ready.take_if(|_| other));
+            }
         }
     }
 }
 
+impl Ready {
+    /// What is to be launched.
+    pub(super) fn exec(&self) -> &Exec {
+        &self.exec
+    }
+}
+
 impl Captured {
-    fn is_ready(&self, share: &Share) -> bool {
-        self.ready.iter().any(|(there, _)| there.number == share.number)
+    fn on(&self, share: &Share) -> Option<Arc<Ready>> {
+        let all = self.twins.iter().filter_map(|twin| twin.ready.as_ref());
+        all.into_iter().find(|ready| ready.share.number == share.number).cloned()
+    }
+
+    /// The graph that is ready nowhere; of two that are, the one on the older share.
+    fn free(&self) -> Arc<Mutex<Graph>> {
+        let age = |twin: &&Twin| twin.ready.as_ref().map(|ready| ready.share.number);
+        self.twins.iter().min_by_key(age).expect("there are two").graph.clone()
+    }
+
+    fn accept(&mut self, graph: &Arc<Mutex<Graph>>, ready: Arc<Ready>) {
+        if let Some(twin) = self.twins.iter_mut().find(|twin| Arc::ptr_eq(&twin.graph, graph)) {
+            twin.ready = Some(ready);
+        }
     }
 }
 
 /// A graph made ready on a share, which takes about a millisecond.
-pub(super) fn made_ready(graph: &Mutex<Graph>, share: &Share) -> Result<Exec, CudaError> {
-    graph.lock().unwrap_or_else(PoisonError::into_inner).ready(share.green.as_ref())
+pub(super) fn made_ready(graph: &Mutex<Graph>, share: &Arc<Share>) -> Result<Ready, CudaError> {
+    let mut graph = graph.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(Ready { share: share.clone(), exec: graph.ready(share.context())? })
 }
 
 fn failed(error: ort::Error) -> EngineError {

@@ -16,17 +16,28 @@ use crate::onnx::{file, one_line};
 pub(super) struct Tuning {
     /// Channels last, as tensor cores want them.
     nhwc: bool,
+    /// Every convolution is timed in all ways that cuDNN has, for every batch size, which takes seconds; else cuDNN guesses.
+    search: bool,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { nhwc: true }
+        Self { nhwc: true, search: false }
     }
 }
 
 impl Tuning {
-    /// Those that are measured when a model is made ready.
-    pub(super) const CANDIDATES: [Self; 2] = [Self { nhwc: true }, Self { nhwc: false }];
+    /// Those that are measured when a model is made ready, and what part of the best time so far one must stay below to be chosen: to search
+    /// must pay for the time that it takes.
+    pub(super) const CANDIDATES: [(Self, f32); 3] = [
+        (Self { nhwc: true, search: false }, 1.0),
+        (Self { nhwc: false, search: false }, 1.0),
+        (Self { nhwc: true, search: true }, 0.97),
+    ];
+
+    fn search(self) -> ConvAlgorithmSearch {
+        if self.search { ConvAlgorithmSearch::Exhaustive } else { ConvAlgorithmSearch::Heuristic }
+    }
 }
 
 /// A session on a GPU, with all its work on a stream, if there is one.
@@ -40,7 +51,7 @@ pub(super) fn open(
     let mut provider = CUDA::default()
         .with_device_id(gpu as i32)
         .with_prefer_nhwc(tuning.nhwc)
-        .with_conv_algorithm_search(ConvAlgorithmSearch::Exhaustive)
+        .with_conv_algorithm_search(tuning.search())
         .with_conv_max_workspace(true)
         // Doubling would take twice what a model needs.
         .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested);

@@ -80,7 +80,7 @@ impl Lanes {
                 column.item * size,
             )?;
         }
-        self.compute.launch(net.ready(size, share)?)?;
+        self.compute.launch(net.ready(size, share)?.exec())?;
         for (column, buffer) in outputs.iter().zip(&net.outputs) {
             self.compute.copy(
                 slot.stage.place + column.at as u64,
@@ -143,7 +143,7 @@ pub fn work(gpu: usize, folders: &[PathBuf]) -> Result<(), EngineError> {
         move || finish(&device, &landing, &voice)
     })?;
     let (multiprocessors, _) = device.multiprocessors()?;
-    let current = Arc::new(Current::new(Share { number: 0, green: None, multiprocessors }));
+    let current = Arc::new(Current::new(Share { number: 0, device, green: None, multiprocessors }));
     spawn("loader", {
         let (voice, flights) = (voice.clone(), flights.clone());
         let loader = Loader {

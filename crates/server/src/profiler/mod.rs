@@ -133,7 +133,7 @@ pub(crate) fn cached_or_measured(
             }
         }
     }
-    let options = Options { shapes: shapes.clone(), ..Options::default() };
+    let options = Options { shapes: shapes.clone(), budget: watch.budget() };
     let cache = Cache::of(&source.file);
     let key = CacheKey::of(engine, source, signature, &options)?;
     if let Some(measured) = cache.load(&key, slo, signature.max_batch) {

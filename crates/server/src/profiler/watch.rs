@@ -19,6 +19,14 @@ pub(crate) enum Watch {
 }
 
 impl Watch {
+    /// How long a model may be measured. Who waits for a device is told what it took, whoever else computes: that needs fewer runs.
+    pub(super) fn budget(self) -> Duration {
+        match self {
+            Self::Thread => Duration::from_secs(8),
+            Self::Wall => Duration::from_secs(5),
+        }
+    }
+
     /// The time that this thread was given, or that has passed.
     pub(crate) fn now(self) -> Span {
         let clock = match self {

@@ -4,9 +4,9 @@ use fermata_onnx::zoo::Net;
 use fermata_sim::symphony::Meter;
 use serde::Serialize;
 
-use super::rig::{sizes, sweep};
+use super::rig::sweep;
 use super::zoo::MODELS;
-use super::{Bench, met, write_json};
+use super::{Bench, met, shares, write_json};
 use crate::bench::document::{Section, Table, figure};
 use crate::chart::{Axis, Lines, Series, grouped};
 
@@ -37,7 +37,7 @@ impl Found {
 
 pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let rig = bench.args;
-    let sizes = sizes();
+    let sizes = shares::BATCHES;
     bench.progress.expect(MODELS.len());
     let mut all = Vec::new();
     let mut lab = rig.lab()?;
@@ -49,7 +49,7 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
         };
         all.push(Found {
             model: net.name().to_owned(),
-            batches: sizes.clone(),
+            batches: sizes.to_vec(),
             median_ms: looped.iter().map(|looped| looped.median().as_ms()).collect(),
             tail_ms: looped.iter().map(|looped| looped.tail().as_ms()).collect(),
             per_second: looped.iter().zip(&sizes).map(rate).collect(),

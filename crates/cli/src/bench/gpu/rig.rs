@@ -168,7 +168,7 @@ fn find(number: usize) -> Result<Gpu, InputError> {
     })
 }
 
-/// The batch sizes that the engine runs, up to the largest that is measured.
+/// The batch sizes that the engine runs, up to the largest that is measured here.
 pub(super) fn sizes() -> Vec<usize> {
     (1..=BATCH_MAX).filter(|&size| captured_size(size, BATCH_MAX) == size).collect()
 }

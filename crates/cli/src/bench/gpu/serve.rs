@@ -31,10 +31,10 @@ struct Way {
 }
 
 const WAYS: [Way; 4] = [
-    Way { name: "gRPC, sockets", grpc: true, shared_memory: false },
     Way { name: "HTTP, sockets", grpc: false, shared_memory: false },
-    Way { name: "gRPC, shared memory", grpc: true, shared_memory: true },
     Way { name: "HTTP, shared memory", grpc: false, shared_memory: true },
+    Way { name: "gRPC, sockets", grpc: true, shared_memory: false },
+    Way { name: "gRPC, shared memory", grpc: true, shared_memory: true },
 ];
 
 /// What could be had.

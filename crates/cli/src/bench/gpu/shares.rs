@@ -17,8 +17,8 @@ use crate::output;
 
 /// In percent: those that planning cuts GPUs into.
 const SHARES: [u32; 6] = [20, 40, 50, 60, 80, 100];
-/// Of the sizes that the engine runs, those that are measured on shares.
-const BATCHES: [usize; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, BATCH_MAX];
+/// Of the sizes that the engine runs, those that are measured.
+pub(super) const BATCHES: [usize; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, BATCH_MAX];
 /// The batches of the table.
 const SHOWN: [usize; 3] = [1, 8, 32];
 /// About how long a size is measured on a share, in milliseconds.
