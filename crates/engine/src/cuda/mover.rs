@@ -108,9 +108,5 @@ fn make(
 /// Makes a model ready on a share, as many sizes as said at most. It is held for moments only.
 fn follow(hosted: &Hosted, share: &Arc<Share>, most: usize) -> Result<(), CudaError> {
     let missing = hosted.with_net(|net| net.missing(share)).unwrap_or_default();
-    for (size, graph) in missing.into_iter().take(most) {
-        let ready = made_ready(&graph, share)?;
-        hosted.with_net(|net| net.accept(size, &graph, ready));
-    }
-    Ok(())
+    missing.into_iter().take(most).try_for_each(|twin| made_ready(&twin, share).map(drop))
 }

@@ -46,15 +46,15 @@ pub(super) struct Net {
 
 struct Captured {
     /// One is ready on the share that there is, the other is for the one to come.
-    twins: [Twin; 2],
+    twins: [Arc<Mutex<Twin>>; 2],
     /// How often it was run of late.
     runs: u64,
     _binding: Binding,
 }
 
-#[derive(Clone)]
-struct Twin {
-    graph: Arc<Mutex<Graph>>,
+/// A capture, and where it is ready. Held for as long as it takes to make it ready.
+pub(super) struct Twin {
+    graph: Graph,
     ready: Option<Arc<Ready>>,
 }
 
@@ -119,9 +119,9 @@ impl Net {
             self.stream.wait()?;
         }
         let (session, options) = (&mut self.session, &self.options);
-        let mut twin = || -> Result<Twin, EngineError> {
+        let mut twin = || -> Result<_, EngineError> {
             let graph = self.stream.capture(|| binding.run(session, options).map_err(failed))?;
-            Ok(Twin { graph: Arc::new(Mutex::new(graph)), ready: None })
+            Ok(Arc::new(Mutex::new(Twin { graph, ready: None })))
         };
         let twins = [twin()?, twin()?];
         let captured = Captured { twins, runs: 0, _binding: binding };
@@ -132,8 +132,9 @@ impl Net {
     /// Milliseconds that a batch of a captured size takes on the whole GPU.
     pub(super) fn time(&self, size: usize, device: &Device) -> Result<f32, CudaError> {
         let captured = self.sizes.get(&self.size_of(size)).expect("it was captured");
-        let graph = &captured.twins[0].graph;
-        let exec = graph.lock().unwrap_or_else(PoisonError::into_inner).ready(device.context())?;
+        let mut twin = captured.twins[0].lock().unwrap_or_else(PoisonError::into_inner);
+        let exec = twin.graph.ready(device.context())?;
+        drop(twin);
         let (first, last) = (Event::new()?, Event::new()?);
         self.stream.launch(&exec)?;
         self.stream.record(&first)?;
@@ -158,40 +159,24 @@ impl Net {
         let size = self.size_of(size);
         let captured = self.sizes.get_mut(&size).expect("it was captured");
         captured.runs += 1;
-        if let Some(ready) = captured.on(share) {
-            return Ok(ready);
-        }
-        let graph = captured.free();
-        let ready = Arc::new(made_ready(&graph, share)?);
-        captured.accept(&graph, ready.clone());
-        Ok(ready)
+        captured.on(share).map_or_else(|| made_ready(&captured.free(), share), Ok)
     }
 
-    /// What is not ready on a share, most used sizes first, and what can be made so.
-    pub(super) fn missing(&self, share: &Share) -> Vec<(usize, Arc<Mutex<Graph>>)> {
+    /// What is not ready on a share, most used sizes first.
+    pub(super) fn missing(&self, share: &Share) -> Vec<Arc<Mutex<Twin>>> {
         let mut missing: Vec<_> =
-            self.sizes.iter().filter(|(_, captured)| captured.on(share).is_none()).collect();
-        missing.sort_by_key(|(_, captured)| std::cmp::Reverse(captured.runs));
-        missing.into_iter().map(|(&size, captured)| (size, captured.free())).collect()
-    }
-
-    /// A size was made ready on a share.
-    pub(super) fn accept(&mut self, size: usize, graph: &Arc<Mutex<Graph>>, ready: Ready) {
-        if let Some(captured) = self.sizes.get_mut(&size)
-            && captured.on(&ready.share).is_none()
-        {
-            captured.accept(graph, Arc::new(ready));
-        }
+            self.sizes.values().filter(|captured| captured.on(share).is_none()).collect();
+        missing.sort_by_key(|captured| std::cmp::Reverse(captured.runs));
+        missing.into_iter().map(|captured| captured.free()).collect()
     }
 
     /// Forgets all shares but one; what was ready there is handed over, to be given back when its last run has ended.
     pub(super) fn settle(&mut self, share: &Share, old: &mut Vec<Arc<Ready>>) {
         for captured in self.sizes.values_mut() {
             captured.runs /= 2;
-            for twin in &mut captured.twins {
-                let other =
-                    twin.ready.as_ref().is_some_and(|ready| ready.share.number != share.number);
-                old.extend(twin.ready.take_if(|_| other));
+            for twin in &captured.twins {
+                let mut twin = twin.lock().unwrap_or_else(PoisonError::into_inner);
+                old.extend(twin.ready.take_if(|ready| ready.share.number != share.number));
             }
         }
     }
@@ -205,28 +190,36 @@ impl Ready {
 }
 
 impl Captured {
+    /// What is ready on a share. A twin that is held is being made ready, and is not.
     fn on(&self, share: &Share) -> Option<Arc<Ready>> {
-        let all = self.twins.iter().filter_map(|twin| twin.ready.as_ref());
-        all.into_iter().find(|ready| ready.share.number == share.number).cloned()
+        let there = self.twins.iter().filter_map(|twin| twin.try_lock().ok()?.ready.clone());
+        there.into_iter().find(|ready| ready.share.number == share.number)
     }
 
-    /// The graph that is ready nowhere; of two that are, the one on the older share.
-    fn free(&self) -> Arc<Mutex<Graph>> {
-        let age = |twin: &&Twin| twin.ready.as_ref().map(|ready| ready.share.number);
-        self.twins.iter().min_by_key(age).expect("there are two").graph.clone()
-    }
-
-    fn accept(&mut self, graph: &Arc<Mutex<Graph>>, ready: Arc<Ready>) {
-        if let Some(twin) = self.twins.iter_mut().find(|twin| Arc::ptr_eq(&twin.graph, graph)) {
-            twin.ready = Some(ready);
-        }
+    /// The twin that is to be ready on another share: the one that is being made so, or else is ready nowhere, or on the older share.
+    fn free(&self) -> Arc<Mutex<Twin>> {
+        let age = |twin: &&Arc<Mutex<Twin>>| match twin.try_lock() {
+            Err(_) => None,
+            Ok(twin) => Some(twin.ready.as_ref().map(|ready| ready.share.number)),
+        };
+        self.twins.iter().min_by_key(age).expect("there are two").clone()
     }
 }
 
-/// A graph made ready on a share, which takes about a millisecond.
-pub(super) fn made_ready(graph: &Mutex<Graph>, share: &Arc<Share>) -> Result<Ready, CudaError> {
-    let mut graph = graph.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(Ready { share: share.clone(), exec: graph.ready(share.context())? })
+/// A twin made ready on a share, which takes about a millisecond; what it was ready on before must have ended.
+pub(super) fn made_ready(twin: &Mutex<Twin>, share: &Arc<Share>) -> Result<Arc<Ready>, CudaError> {
+    let mut twin = twin.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(ready) = twin.ready.as_ref().filter(|ready| ready.share.number == share.number) {
+        return Ok(ready.clone());
+    }
+    twin.ready = None;
+    let exec = twin.graph.ready(share.context()).or_else(|_| {
+        // Some kernels want multiprocessors in groups that a share may not have: these run on the whole GPU, beside others.
+        twin.graph.ready(share.device.context())
+    })?;
+    let ready = Arc::new(Ready { share: share.clone(), exec });
+    twin.ready = Some(ready.clone());
+    Ok(ready)
 }
 
 fn failed(error: ort::Error) -> EngineError {

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -201,6 +202,12 @@ impl Drop for Loaded {
     }
 }
 
+/// Fewer bytes are gathered by one thread: starting another takes as long as copying 200 kB.
+const ALONE: usize = 1 << 20;
+/// One thread copies some 7 GB a second, and the memory more.
+static GATHERERS: LazyLock<usize> =
+    LazyLock::new(|| (thread::available_parallelism().map_or(1, usize::from) / 4).clamp(1, 4));
+
 /// A model that is ready, and the memory through which its batches go.
 struct Opened {
     link: Arc<Link>,
@@ -277,11 +284,23 @@ impl Opened {
     fn gather(&self, slot: usize, batch: &[Inputs]) -> Result<Option<Vec<Vec<Head>>>, EngineError> {
         let start = slot * self.form.slot;
         if self.captured {
-            for (at, column) in self.form.inputs.iter().enumerate() {
-                for (row, inputs) in batch.iter().enumerate() {
-                    self.region.write(start + column.at + row * column.item, &inputs[at].data);
+            let bytes: usize =
+                self.form.inputs.iter().map(|column| column.item * batch.len()).sum();
+            let threads = if bytes < ALONE { 1 } else { *GATHERERS };
+            let rows = batch.len().div_ceil(threads);
+            let gather = |from: usize| {
+                for (row, inputs) in batch.iter().enumerate().skip(from).take(rows) {
+                    for (column, input) in self.form.inputs.iter().zip(inputs) {
+                        self.region.write(start + column.at + row * column.item, &input.data);
+                    }
                 }
-            }
+            };
+            thread::scope(|scope| {
+                for from in (rows..batch.len()).step_by(rows) {
+                    scope.spawn(move || gather(from));
+                }
+                gather(0);
+            });
             return Ok(None);
         }
         let bytes: usize = batch.iter().flatten().map(|tensor| tensor.data.len()).sum();

@@ -211,9 +211,8 @@ impl fmt::Debug for OnGpus {
     }
 }
 
-/// Bytes a nanosecond, at which inputs are gathered into the memory of a seat, by one thread; the GPU copies them several times as fast, at the
-/// same time.
-const GATHER: u64 = 8;
+/// Bytes a nanosecond, at which inputs are gathered into the memory of a seat, by several threads where they are many, and copied to the GPU.
+const GATHER: u64 = 14;
 
 /// To bring the input of one request to a seat. What may have any length is taken to be short: most of it is.
 fn on_the_way(signature: &Signature) -> Span {

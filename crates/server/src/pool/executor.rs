@@ -139,6 +139,7 @@ impl Post {
     /// Waits for a batch that was begun, answers it, and tells. It is given back if the executor broke, and there is somebody to
     /// take it.
     pub(super) fn finish(&self, mut batch: Batch, begun: Begun) -> Result<(), Batch> {
+        let is_ahead = matches!(begun, Begun::Running(_));
         let (began, took, outputs) = match begun {
             Begun::Ended { began, took, outputs } => (began, took, outputs),
             Begun::Running(running) => {
@@ -154,11 +155,21 @@ impl Post {
         if matches!(outputs, Err(EngineError::Lost(_))) && inbox.takes_back() {
             return Err(batch);
         }
-        let (executor, model, latency) = (self.executor, batch.model, batch.latency);
+        let (executor, class, model, latency) =
+            (self.executor, self.class, batch.model, batch.latency);
         let size = batch.open().count();
         if size > 0 {
             gauges.ran(executor, took);
             batch.jobs[0].served.metrics.ran(size, took, latency);
+        }
+        let planned = batch.start + if batch.spread { took } else { latency };
+        let tell = || {
+            let overrun = clock.now() - planned;
+            inbox.send(Message::Ran(Ran { executor, class, model, size, took, latency, overrun }));
+        };
+        // Where the device goes on with the next batch already, dispatch must know as soon as can be that it does.
+        if is_ahead {
+            tell();
         }
         match outputs {
             Ok(outputs) => {
@@ -173,18 +184,10 @@ impl Post {
                 batch.open().for_each(|job| job.answer(Err(Refused::Failed(reason.clone()))));
             }
         }
-        // Clients come first: what they wait for is ready, and the next batch is decided in microseconds.
-        let planned = batch.start + if batch.spread { took } else { latency };
-        let overrun = clock.now() - planned;
-        inbox.send(Message::Ran(Ran {
-            executor,
-            class: self.class,
-            model,
-            size,
-            took,
-            latency,
-            overrun,
-        }));
+        // Otherwise clients come first: what they wait for is ready, and the next batch is decided in microseconds.
+        if !is_ahead {
+            tell();
+        }
         // The jobs were kept until all is told, or the model's id could be another's before.
         Ok(())
     }
