@@ -23,7 +23,8 @@ pub use feed::Drawn;
 pub use histogram::Histogram;
 pub use scenario::{Arrivals, End, Fault, FaultKind, Load, Scenario, Sizes};
 pub use search::{
-    BAD_MAX, Search, fewest_near, goodput, min_executors, passes, run, run_drawn, spread,
+    BAD_MAX, NEAR, Search, fewest_near, goodput, highest_near, min_executors, passes, run,
+    run_drawn, spread,
 };
 pub use stats::{ModelStats, Stats};
 pub use world::{Observer, Run, simulate, simulate_controlled, simulate_drawn};

@@ -82,7 +82,7 @@ pub fn goodput(scenario: &Scenario, policy: Policy, search: Search) -> f64 {
     }
     // Where rates change over time, another rate is not the same run faster or slower.
     let mut drawn = scenario.is_steady().then(|| Drawn::new(scenario, 1.0));
-    let mut passes = |rate: f64| {
+    let passes = |rate: f64| {
         let factor = rate / base;
         let Some(drawn) = &mut drawn else { return passes(&scenario.scaled(factor), policy) };
         if !drawn.is_enough(scenario, factor) {
@@ -90,10 +90,23 @@ pub fn goodput(scenario: &Scenario, policy: Policy, search: Search) -> f64 {
         }
         passes_drawn(scenario, drawn, factor, policy)
     };
+    let step = if search.guess.is_some() { NEAR } else { 2.0 };
+    highest_near(search.guess.unwrap_or(base), step, search.precision, passes)
+}
+
+/// The first step from a guess that is likely to be near.
+pub const NEAR: f64 = 1.05;
+
+/// The highest rate at which it passes, less of it never being worse, to within this part of it; zero if none does that is in sight of the guess,
+/// infinite if all do. Steps begin with the factor `step` and widen until the answer is between two rates, which are then halved.
+pub fn highest_near(
+    guess: f64,
+    mut step: f64,
+    precision: f64,
+    mut passes: impl FnMut(f64) -> bool,
+) -> f64 {
     let (mut low, mut high) = (0.0, f64::INFINITY);
-    let mut rate = search.guess.unwrap_or(base);
-    // Steps widen until the goodput is between two rates, then the bracket is halved.
-    let mut step = if search.guess.is_some() { 1.05 } else { 2.0 };
+    let mut rate = guess;
     let (floor, ceiling) = (rate / 4096.0, rate * f64::from(1 << 20));
     while high.is_infinite() || low == 0.0 {
         if passes(rate) {
@@ -114,7 +127,7 @@ pub fn goodput(scenario: &Scenario, policy: Policy, search: Search) -> f64 {
         }
         step = (step * step).min(2.0);
     }
-    while high - low > search.precision * high {
+    while high - low > precision * high {
         let middle = (low + high) / 2.0;
         if passes(middle) { low = middle } else { high = middle }
     }
@@ -188,6 +201,18 @@ pub fn spread<T: Sync, R: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_highest_is_found_from_any_guess() {
+        for guess in [1.0, 90.0, 100.0, 110.0, 5_000.0] {
+            for step in [NEAR, 2.0] {
+                let found = highest_near(guess, step, 0.01, |rate| rate <= 100.0);
+                assert!((99.0..=100.0).contains(&found), "{found} from {guess}");
+            }
+        }
+        assert_eq!(highest_near(1.0, 2.0, 0.01, |_| true), f64::INFINITY);
+        assert_eq!(highest_near(1.0, 2.0, 0.01, |_| false), 0.0);
+    }
 
     #[test]
     fn the_fewest_is_found_from_any_guess() {
