@@ -45,6 +45,11 @@ pub struct Served {
 /// However late batches are, no more than this part of the time that a request has is kept in reserve.
 const MARGIN_PART: u64 = 8;
 
+/// What is kept in reserve of the time that a request has, where batches are so late.
+pub(crate) fn reserve(wait: Span, margin: Span) -> Span {
+    margin.min(Span(wait.0 / MARGIN_PART))
+}
+
 /// A request, or one row of one, on its way.
 struct Pending<'a> {
     guard: Guard<'a>,
@@ -159,8 +164,7 @@ impl Served {
         }
         count.sample = self.subject.sample(self, kind, &inputs, rows);
         let pool = self.place.pool();
-        let margin = pool.margin().min(Span(span(wait).0 / MARGIN_PART));
-        let deadline = pool.clock().time(due) - margin;
+        let deadline = pool.clock().time(due) - reserve(span(wait), pool.margin());
         let submit = |inputs: Vec<Tensor>| {
             let (reply, receiver) = oneshot::channel();
             let served = self.clone();

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use crate::control::{self, Control};
 use crate::fleet::{Fleet, Limits as FleetLimits};
 use crate::frontend::{self, Frontend, Limits};
-use crate::gpu::{GpuError, GpuSetup, Gpus};
+use crate::gpu::{GpuError, GpuSetup, Gpus, Sharing};
 use crate::loader::Loader;
 use crate::metrics::{Advice, Change, Outcome};
 use crate::planning::{self, Board, Planning};
@@ -248,6 +248,7 @@ pub(crate) async fn serve(
         start(name, executors, executors, recorder).map_err(ServeError::Thread)
     };
     let cpu = pool("cpu", config.cpu_executors)?;
+    let share_plan = config.gpus.as_ref().and_then(|setup| setup.plan);
     let gpus = match config.gpus {
         None => None,
         Some(setup) => {
@@ -317,13 +318,17 @@ pub(crate) async fn serve(
     }
     let background = tokio::spawn(keep_up(server.clone(), config.control));
     let plans = planning.map(|planning| tokio::spawn(planning.keep_up()));
+    let sharing = share_plan
+        .zip(service.gpus().cloned())
+        .map(|(plan, gpus)| Sharing::new(service.clone(), gpus, plan, clock))
+        .map(|sharing| tokio::spawn(sharing.keep_up()));
     shutdown.await;
 
     tracing::info!(pending = server.pending(), "stopping: what has come is finished");
     service.drain();
     background.abort();
-    if let Some(plans) = plans {
-        plans.abort();
+    for task in plans.into_iter().chain(sharing) {
+        task.abort();
     }
     drop(stop);
     let all_left = async { while frontends.join_next().await.is_some() {} };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use crate::fleet::Fleet;
-use crate::gpu::{Gpus, Recut, RecutError};
+use crate::gpu::{By, Gpus, Recut, RecutError};
 use crate::inference::InferError;
 use crate::loader::Loader;
 use crate::pool::Pool;
@@ -110,13 +110,23 @@ impl Service {
         gpu: usize,
         percents: Vec<u32>,
     ) -> Result<Recut, RecutError> {
+        self.recut_by(gpu, percents, By::Hand).await
+    }
+
+    /// The same, for whoever wants it.
+    pub(crate) async fn recut_by(
+        self: &Arc<Self>,
+        gpu: usize,
+        percents: Vec<u32>,
+        by: By,
+    ) -> Result<Recut, RecutError> {
         let service = self.clone();
         // A task of its own: a client that goes away must not leave half a cut behind.
         let recut = tokio::spawn(async move {
             let _turn = service.take_turn().await;
             let held = service.clone();
             let recut = tokio::task::spawn_blocking(move || match held.gpus() {
-                Some(gpus) => gpus.recut(gpu, &percents),
+                Some(gpus) => gpus.recut(gpu, &percents, by),
                 None => Err(RecutError::Unknown { gpu, there: "none (--gpus)".to_owned() }),
             });
             recut.await

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{EngineError, Signature, Source};
 
-use super::Gpus;
+use super::classes::Share;
 use super::model::OnGpus;
+use super::{By, Gpus};
 use crate::kinds::Told;
+use crate::loader::shortest_of;
 use crate::pool::{MakeSession, Place, PlaceError, Profiles};
 use crate::profiler::Known;
 use crate::repository::{ModelEntry, RepositoryError, Resolved};
@@ -60,6 +62,7 @@ impl Gpus {
         model.adopt(first, read.session(&resolved.signature)?);
         drop(read);
         let known = self.measure(&model)?;
+        let known = self.make_room(&model, known)?;
         let model = Arc::new(model);
         // A seat that comes back while this goes on makes it ready by itself.
         self.models.lock().expect("nothing panics with it").push(Arc::downgrade(&model));
@@ -128,6 +131,34 @@ impl Gpus {
             }
         }
         first.ok_or_else(|| EngineError::Lost("no seat of any GPU is up".to_owned()))
+    }
+
+    /// A model that is too slow for shares which the server has cut itself gets a whole GPU, if it is fast enough there. Returns what is known of it then.
+    fn make_room(&self, model: &OnGpus, mut known: Known) -> Result<Known, EngineError> {
+        let is_slow = |classes: &[_]| {
+            shortest_of(&model.spec(classes)).is_none_or(|shortest| shortest > model.slo())
+        };
+        let by_plan: Vec<_> = {
+            let board = self.board();
+            let cards = board.gpus.iter();
+            let cards = cards.filter(|card| card.by == By::Plan && !card.cut.is_whole());
+            cards.map(|card| card.gpu.clone()).collect()
+        };
+        for gpu in by_plan {
+            let whole = Share::of(&gpu, gpu.multiprocessors);
+            if !is_slow(&self.board().classes_in_use(None))
+                || is_slow(&[Some((gpu.clone(), whole))])
+            {
+                continue;
+            }
+            let (name, gpu) = (model.name(), gpu.index);
+            tracing::info!(model = name, gpu, "is too slow on the shares: a GPU is made whole");
+            match self.recut(gpu, &[100], By::Plan) {
+                Ok(_) => known = self.measure(model)?,
+                Err(error) => tracing::warn!(gpu, %error, "the shares stay as they are"),
+            }
+        }
+        Ok(known)
     }
 
     /// A session on every seat, in which every size has run; on all at once, since each computes by itself.

@@ -4,6 +4,8 @@
 //! executor joins, then the old one leaves. A seat that breaks is started again (`repair.rs`), and the others go on. Nothing here is on the way of
 //! requests.
 
+mod auto;
+mod choice;
 mod classes;
 #[cfg(test)]
 mod emulated;
@@ -30,11 +32,13 @@ use fermata_dispatch::Network;
 use fermata_engine::{Cut, CutError, EngineError, Gpu, Memory, Seat};
 
 use crate::pool::{GrowError, OnLost, Pool};
+pub(crate) use auto::Sharing;
+pub use choice::{Candidate, Question, SharePlan, Weigh};
 use classes::{Classes, Share};
 pub(crate) use load::{LoadError, OnGpu};
 pub(crate) use model::OnGpus;
 pub use recut::{Recut, RecutError};
-pub use report::{GpuReport, ShareReport};
+pub use report::{By, GpuReport, ShareReport};
 use station::Station;
 
 /// From the decision to the seat, a message to another process, and the way of the news that a batch has ended: both are waited for by threads
@@ -43,6 +47,9 @@ use station::Station;
 const CTRL: Span = Span(250_000);
 /// What any request takes on the way, however small.
 const DATA: Span = Span(500);
+
+/// How far away the seats are.
+const NETWORK: Network = Network { ctrl: CTRL, data: DATA, resp: Span::ZERO };
 
 /// Executors for each seat: the one that it is, the one that it was until its last batch is done, and as many again for re-cuts that follow each
 /// other faster than batches.
@@ -54,6 +61,8 @@ pub struct GpuSetup {
     pub seats: Vec<Vec<Arc<dyn Seat>>>,
     /// How each of them is cut at first, in percent.
     pub shares: Vec<u32>,
+    /// How the server cuts them while it serves, where that is not left to others.
+    pub plan: Option<SharePlan>,
 }
 
 /// The GPUs of a server, cut into shares.
@@ -84,6 +93,8 @@ struct Card {
     /// Which seats are its.
     seats: Range<usize>,
     cut: Cut,
+    /// Who has cut it so.
+    by: By,
     /// By seat of its own: which share it has, or will have when it is back.
     parts: Vec<Option<Part>>,
     memory: Memory,
@@ -159,6 +170,7 @@ impl Gpus {
         setup: GpuSetup,
         start: impl FnOnce(usize, Network, Arc<OnLost>) -> io::Result<Arc<Pool>>,
     ) -> Result<Arc<Self>, GpuError> {
+        let by = if setup.plan.is_some() { By::Plan } else { By::Hand };
         let mut board = Board::default();
         let mut stations = Vec::new();
         for seats in setup.seats {
@@ -169,14 +181,13 @@ impl Gpus {
             stations.extend(seats.into_iter().map(Station::new));
             let memory = Memory { used: 0, total: gpu.memory };
             let seats = first..stations.len();
-            board.gpus.push(Card { gpu, seats, cut, parts, memory, last_recut: None });
+            board.gpus.push(Card { gpu, seats, cut, by, parts, memory, last_recut: None });
         }
         if stations.is_empty() {
             return Err(GpuError::Empty);
         }
         let (lost, told) = crossbeam_channel::unbounded();
-        let network = Network { ctrl: CTRL, data: DATA, resp: Span::ZERO };
-        let pool = start(EXECUTORS_OF_SEAT * stations.len(), network, on_lost(lost))?;
+        let pool = start(EXECUTORS_OF_SEAT * stations.len(), NETWORK, on_lost(lost))?;
         let gpus = Arc::new(Self {
             pool,
             stations: stations.into(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::loader::shortest_of;
 
-use super::{GpuError, Gpus, Part, check};
+use super::{By, GpuError, Gpus, Part, check};
 
 /// A GPU that was cut anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub enum RecutError {
 
 impl Gpus {
     /// Cuts a GPU into shares of so many percent. Blocks until all of them serve.
-    pub(crate) fn recut(&self, gpu: usize, percents: &[u32]) -> Result<Recut, RecutError> {
+    pub(crate) fn recut(&self, gpu: usize, percents: &[u32], by: By) -> Result<Recut, RecutError> {
         let _turn = self.take_turn();
         let began = Instant::now();
         let (at, before, cut, after) = {
@@ -97,7 +97,7 @@ impl Gpus {
         self.tell(at, &[&after]);
         let mut board = self.board();
         let card = &mut board.gpus[at];
-        (card.cut, card.last_recut) = (cut.clone(), Some(took));
+        (card.cut, card.by, card.last_recut) = (cut.clone(), by, Some(took));
         drop(board);
         self.recuts.fetch_add(1, super::Relaxed);
         let took_ms = took.as_secs_f64() * 1e3;

@@ -21,10 +21,22 @@ pub struct GpuReport {
     pub seats: usize,
     /// The shares that it has.
     pub shares: Vec<ShareReport>,
+    /// Who has cut it so.
+    pub shares_by: By,
     /// How often its seats were started again.
     pub restarts: u64,
     /// How long the last re-cut took until all its shares served.
     pub last_recut_ms: Option<f64>,
+}
+
+/// Who has cut a GPU as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    /// A person, at the start or since.
+    Hand,
+    /// The server, for what comes in.
+    Plan,
 }
 
 /// A share of a GPU.
@@ -71,6 +83,7 @@ impl Gpus {
                 memory_total_bytes: card.memory.total,
                 seats: card.seats.len(),
                 shares: shares.collect(),
+                shares_by: card.by,
                 restarts: (0..card.seats.len()).map(restarts).sum(),
                 last_recut_ms: card.last_recut.map(|took| took.as_secs_f64() * 1e3),
             }

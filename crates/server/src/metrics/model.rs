@@ -180,6 +180,12 @@ impl ModelMetrics {
         self.rows.load(Relaxed)
     }
 
+    /// How many rows an answered request has, on average; at least one.
+    pub fn rows_each(&self) -> f64 {
+        let answered = self.outcome(Outcome::InTime) + self.outcome(Outcome::Late);
+        (self.rows() as f64 / answered.max(1) as f64).max(1.0)
+    }
+
     /// How many batches took as long as planned, within 10 %.
     pub fn foretold(&self) -> u64 {
         self.foretold.load(Relaxed)

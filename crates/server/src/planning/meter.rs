@@ -6,11 +6,11 @@ use fermata_core::{Span, Time};
 
 /// A difference is no accident beyond so many standard deviations. Arrivals that come at random have as much variance
 /// as there are.
-pub(super) const DEVIATIONS: f64 = 3.0;
+pub(crate) const DEVIATIONS: f64 = 3.0;
 
 /// Counters of arrivals, as they were.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     /// Over how long the usual rate is taken.
     epoch: Span,
     /// Over how long the rate of late is.
@@ -20,22 +20,22 @@ pub(super) struct Meter {
 
 /// Requests a second of one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Rate {
+pub(crate) struct Rate {
     /// Over the last epoch, or as long as it is known.
-    pub(super) usual: f64,
+    pub(crate) usual: f64,
     /// Over the last moments.
-    pub(super) lately: f64,
+    pub(crate) lately: f64,
     /// How long these moments were, in seconds.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
 }
 
 impl Meter {
-    pub(super) fn new(epoch: Span, lately: Span) -> Self {
+    pub(crate) fn new(epoch: Span, lately: Span) -> Self {
         Self { epoch, lately, models: BTreeMap::new() }
     }
 
     /// How many requests have come for each model until now. A model that is not named is forgotten.
-    pub(super) fn note(
+    pub(crate) fn note(
         &mut self,
         now: Time,
         counts: impl Iterator<Item = ((String, String), u64)>,
@@ -56,7 +56,7 @@ impl Meter {
     }
 
     /// A model's rates. Nothing, if it was seen less than twice.
-    pub(super) fn rate(&self, model: &(String, String)) -> Rate {
+    pub(crate) fn rate(&self, model: &(String, String)) -> Rate {
         let Some(history) = self.models.get(model) else { return Rate::default() };
         let (Some(&first), Some(&last)) = (history.front(), history.back()) else {
             return Rate::default();
@@ -74,7 +74,7 @@ impl Meter {
 
 impl Rate {
     /// What to plan for: the usual rate, or that of late if it is higher by more than accident.
-    pub(super) fn expected(&self) -> f64 {
+    pub(crate) fn expected(&self) -> f64 {
         let deviation = (self.usual * self.seconds).sqrt();
         let more = (self.lately - self.usual) * self.seconds;
         // One request of a model that has none is no reason for anything.

@@ -6,7 +6,7 @@
 
 mod apply;
 mod correction;
-mod meter;
+pub(crate) mod meter;
 mod pace;
 mod report;
 mod step;
@@ -51,9 +51,9 @@ const HEADROOM: f64 = 1.2;
 /// A model that nobody asks for may be asked at any time: so often, in requests a second.
 const RATE_MIN: f64 = 0.1;
 /// How often is looked, in parts of an epoch: each second of 30.
-const LOOK_PART: u32 = 30;
+pub(crate) const LOOK_PART: u32 = 30;
 /// What counts as lately, in parts of an epoch: 5 s of 30.
-const LATELY_PART: u64 = 6;
+pub(crate) const LATELY_PART: u64 = 6;
 /// A pool gives up only what no plan of the last one and a half epochs has asked for.
 const KEPT: (u64, u64) = (3, 2);
 
@@ -199,8 +199,7 @@ impl Planning {
             tally.good += good.saturating_sub(before.0);
             tally.bad += bad.saturating_sub(before.1);
             left.insert(key.clone(), (good, bad));
-            let answered = good + metrics.outcome(Outcome::Late);
-            let rows = (metrics.rows() as f64 / answered.max(1) as f64).max(1.0);
+            let rows = metrics.rows_each();
             subjects.push(Subject { key, served, home, rate: Rate::default(), rows });
         }
         self.left = left;
