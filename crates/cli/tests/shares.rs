@@ -22,7 +22,7 @@ fn shares_are_listed_and_cut_anew() {
     let folder = Folder::new();
     let listed = String::from_utf8(folder.fermata(&["shares", &url]).stdout).unwrap();
     let lines: Vec<&str> = listed.lines().collect();
-    let head = "GPU 0: NVIDIA H200, 2.0 of 140.0 GiB, 2 of 3 seats in use, 1 restarts, last re-cut in 3.2 ms";
+    let head = "GPU 0: NVIDIA H200, 2.0 of 140.0 GiB, 2 of 3 seats in use, 1 restarts, cut by plan, last re-cut in 3.2 ms";
     assert_eq!((lines[0], lines.len()), (head, 4), "{listed}");
     assert!(lines[2].contains("40 %") && lines[2].contains("56 of 132"), "{listed}");
     assert!(lines[3].contains("60 %") && lines[3].contains("away"), "{listed}");
@@ -59,6 +59,12 @@ fn what_cannot_be_done_is_said_in_one_line() {
             serve(&["--gpus", "all", "--shares", "40,60", "--seats", "1"]),
             "--seats: 1 are fewer than",
         ),
+        (serve(&["--shares", "auto"]), "--shares: is for GPUs: add --gpus all"),
+        (
+            serve(&["--gpus", "all", "--shares", "auto", "--seats", "1"]),
+            "--seats: 1 leaves nothing to choose for --shares auto",
+        ),
+        (serve(&["--gpus", "all", "--shares", "auto,60"]), "--shares: 'auto,60' are not shares"),
         // There is no library in this folder, whether there is a driver or not.
         (serve(&["--gpus", "all"]), "; --gpus none serves on the processors"),
         (serve(&["--gpus", "some"]), "--gpus: 'some' is neither all, none, nor numbers"),

@@ -99,12 +99,12 @@ pub(crate) struct ServeArgs {
     pub(crate) gpus: Option<String>,
 
     /// The shares that each GPU is cut into at first, in percent: 100 is a whole one, 40,60 are two. `fermata shares` cuts
-    /// them anew.
+    /// them anew. With auto each begins whole, and the server cuts it every --epoch as what comes in needs it.
     #[arg(long, value_name = "PERCENTS", env = "FERMATA_SHARES")]
     pub(crate) shares: Option<String>,
 
     /// How many shares each GPU can have later: each takes a process, and the memory of all models once more. As many as
-    /// --shares has, if not given.
+    /// --shares has, if not given; 4 with --shares auto.
     #[arg(
         long,
         value_name = "N",
@@ -128,7 +128,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "WHO", env = "FERMATA_PLAN", value_enum, default_value_t = PlanMode::Fixed)]
     pub(crate) plan: PlanMode,
 
-    /// With --plan auto: how often a plan is made, if nothing happens before.
+    /// With --plan auto or --shares auto: how often a plan is made, if nothing happens before.
     #[arg(long, value_name = "D", env = "FERMATA_EPOCH", default_value = "30s")]
     pub(crate) epoch: String,
 
@@ -227,6 +227,7 @@ Examples:
   fermata serve --model-repository=/models --http-port=8000        as tritonserver is started
   fermata serve models --gpus all                                  on the GPUs, each in one piece
   fermata serve models --gpus 0 --shares 40,60 --seats 3           on two shares of one, later on three at most
+  fermata serve models --gpus all --shares auto                    on shares that follow the load
   fermata serve models --emulated-executors 64 --record run.txt
   fermata serve models --plan auto --emulated-executors 256 --gpu-memory-mb 80000
                                                   as many as the load needs, at most 256

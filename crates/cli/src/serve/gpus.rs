@@ -1,12 +1,14 @@
 //! The GPUs of `fermata serve`: which, how many seats each, and how they are cut at first.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fermata_engine::cuda::Workers;
 use fermata_engine::{Cut, EngineError, Gpu, Seat};
-use fermata_server::gpu::GpuSetup;
+use fermata_server::gpu::{GpuSetup, SharePlan};
 
 use super::ServeArgs;
+use super::weigh::weigh;
 use crate::client;
 use crate::input::{InputError, shares};
 
@@ -34,12 +36,17 @@ enum Choice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wishes {
     choice: Choice,
-    shares: Vec<u32>,
-    seats: usize,
+    /// `None`, if the server is to cut them as the load needs it.
+    shares: Option<Vec<u32>>,
+    /// Of each GPU; `None`, if the server is to choose.
+    seats: Option<usize>,
 }
 
+/// Seats of each GPU, where the server is to cut them and nobody says how many: as many as any cut that it tries has shares.
+const SEATS_AUTO: usize = 4;
+
 /// Starts the seats that are asked for. `None` where nobody asks for a GPU.
-pub(super) fn setup(args: &ServeArgs) -> Result<Option<GpuSetup>, InputError> {
+pub(super) fn setup(args: &ServeArgs, epoch: Duration) -> Result<Option<GpuSetup>, InputError> {
     let wishes = Wishes::read(args)?;
     if wishes.choice == Choice::None {
         if args.gpus.is_none() && has_library() {
@@ -53,7 +60,9 @@ pub(super) fn setup(args: &ServeArgs) -> Result<Option<GpuSetup>, InputError> {
         let reason = "ONNX Runtime for GPUs is not there: run `make setup-gpu`, or set ORT_DYLIB_PATH to the library";
         return Err(refuse(&EngineError::Library(reason.to_owned())));
     }
-    wishes.start(devices.as_ref(), &chosen).map(Some)
+    let mut setup = wishes.start(devices.as_ref(), &chosen)?;
+    setup.plan = wishes.shares.is_none().then_some(SharePlan { epoch, weigh });
+    Ok(Some(setup))
 }
 
 /// Whether there is a library to use GPUs with; what is wrong with it shows when it is loaded.
@@ -96,21 +105,44 @@ impl Devices for Arc<Workers> {
 impl Wishes {
     fn read(args: &ServeArgs) -> Result<Self, InputError> {
         let choice = args.gpus.as_deref().map_or(Ok(Choice::None), Choice::read)?;
-        let given = args.shares.as_deref().map(|text| shares("--shares", text)).transpose()?;
+        let auto = args.shares.as_deref().is_some_and(|text| text.trim() == "auto");
+        let given = args.shares.as_deref().filter(|_| !auto);
+        let given = given.map(|text| shares("--shares", text)).transpose()?;
         if choice == Choice::None {
-            let alone = [("--shares", given.is_some()), ("--seats", args.seats.is_some())];
+            let alone = [("--shares", args.shares.is_some()), ("--seats", args.seats.is_some())];
             if let Some((name, _)) = alone.into_iter().find(|(_, given)| *given) {
                 let reason = "is for GPUs: add --gpus all".to_owned();
                 return Err(InputError::Argument { name, reason });
             }
         }
-        let shares = given.unwrap_or_else(|| vec![100]);
-        let seats = args.seats.map_or(shares.len(), |seats| seats as usize);
-        if seats < shares.len() {
-            let reason = format!("{seats} are fewer than the {} shares of --shares", shares.len());
-            return Err(InputError::Argument { name: "--seats", reason });
+        let seats = args.seats.map(|seats| seats as usize);
+        let refuse = |reason| Err(InputError::Argument { name: "--seats", reason });
+        if auto {
+            if seats == Some(1) {
+                return refuse("1 leaves nothing to choose for --shares auto".to_owned());
+            }
+            return Ok(Self { choice, shares: None, seats });
         }
-        Ok(Self { choice, shares, seats })
+        let shares = given.unwrap_or_else(|| vec![100]);
+        let seats = seats.unwrap_or(shares.len());
+        if seats < shares.len() {
+            return refuse(format!(
+                "{seats} are fewer than the {} shares of --shares",
+                shares.len()
+            ));
+        }
+        Ok(Self { choice, shares: Some(shares), seats: Some(seats) })
+    }
+
+    /// How each GPU is cut at first.
+    fn first_shares(&self) -> &[u32] {
+        self.shares.as_deref().unwrap_or(&[100])
+    }
+
+    /// How many seats a GPU gets.
+    fn seats_of(&self, gpu: &Gpu) -> usize {
+        let steps = (gpu.multiprocessors / gpu.step.max(1)).max(1) as usize;
+        self.seats.unwrap_or(SEATS_AUTO.min(steps))
     }
 
     /// The GPUs that are asked for, if they can be cut so.
@@ -118,7 +150,7 @@ impl Wishes {
         let there = devices.gpus().map_err(|error| refuse(&error))?;
         let chosen = self.choice.of(&there)?;
         for gpu in &chosen {
-            Cut::new(&self.shares, gpu.multiprocessors, gpu.step).map_err(|error| {
+            Cut::new(self.first_shares(), gpu.multiprocessors, gpu.step).map_err(|error| {
                 let reason = format!("GPU {} ({}): {error}", gpu.index, gpu.name);
                 InputError::Argument { name: "--shares", reason }
             })?;
@@ -127,15 +159,15 @@ impl Wishes {
     }
 
     fn start(&self, devices: &dyn Devices, chosen: &[Gpu]) -> Result<GpuSetup, InputError> {
-        if self.seats > 1
+        if chosen.iter().any(|gpu| self.seats_of(gpu) > 1)
             && let Err(error) = devices.run_side_by_side()
         {
             tracing::warn!(%error, "shares of a GPU take turns, and do not run at the same time");
         }
-        let seats = |gpu: &Gpu| (0..self.seats).map(|_| devices.seat(gpu)).collect();
+        let seats = |gpu: &Gpu| (0..self.seats_of(gpu)).map(|_| devices.seat(gpu)).collect();
         let seats: Result<Vec<Vec<_>>, EngineError> = chosen.iter().map(seats).collect();
         let seats = seats.map_err(|error| refuse(&error))?;
-        Ok(GpuSetup { seats, shares: self.shares.clone() })
+        Ok(GpuSetup { seats, shares: self.first_shares().to_vec(), plan: None })
     }
 }
 
@@ -223,7 +255,7 @@ mod tests {
 
     fn wishes(choice: &str, shares: &[u32]) -> Wishes {
         let (choice, shares) = (Choice::read(choice).unwrap(), shares.to_vec());
-        Wishes { choice, seats: shares.len(), shares }
+        Wishes { choice, seats: Some(shares.len()), shares: Some(shares) }
     }
 
     #[test]
@@ -237,6 +269,18 @@ mod tests {
         assert_eq!(chosen("none"), [0; 0]);
         assert_eq!(chosen("2, 0"), [2, 0]);
         assert_eq!(Choice::read("none").unwrap(), Choice::None);
+    }
+
+    #[test]
+    fn a_gpu_that_the_server_cuts_has_four_seats_or_as_many_as_it_has_steps() {
+        let gpu = machine(1).0.remove(0);
+        let auto = |seats| Wishes { choice: Choice::All, shares: None, seats };
+        assert_eq!(auto(None).first_shares(), [100]);
+        assert_eq!(auto(None).seats_of(&gpu), 4);
+        assert_eq!(auto(Some(2)).seats_of(&gpu), 2);
+        let small = Gpu { multiprocessors: 20, ..gpu };
+        assert_eq!(auto(None).seats_of(&small), 2);
+        assert_eq!(auto(None).seats_of(&Gpu { multiprocessors: 4, ..small }), 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod args;
 mod gpus;
 mod log;
+mod weigh;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -64,9 +65,10 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 fn configure(args: &ServeArgs) -> anyhow::Result<Config> {
     let policy = check_policy(&args.policy)?;
     let slo = args.slo_ms.map(objective).transpose()?;
-    let planning = planning(args)?;
+    let epoch = epoch(args)?;
+    let planning = planning(args, epoch);
     let log = log::start(&args.log, args.log_json)?;
-    let gpus = gpus::setup(args)?;
+    let gpus = gpus::setup(args, epoch)?;
     let cpu_executors = args.cpu_executors as usize;
     let cores = available_parallelism().map_or(1, usize::from);
     let cpu_threads = args.cpu_threads.map_or((cores / cpu_executors).max(1), |n| n as usize);
@@ -103,18 +105,22 @@ fn configure(args: &ServeArgs) -> anyhow::Result<Config> {
 /// The counters are looked at thirty times an epoch.
 const EPOCH_MIN: Duration = Duration::from_millis(100);
 
-fn planning(args: &ServeArgs) -> Result<Option<planning::Settings>, InputError> {
+fn epoch(args: &ServeArgs) -> Result<Duration, InputError> {
     let epoch = duration("--epoch", &args.epoch, false)?;
     if epoch < EPOCH_MIN {
         let reason =
             format!("'{}' is too short to measure anything in: 100ms at least", args.epoch);
         return Err(InputError::Argument { name: "--epoch", reason });
     }
+    Ok(epoch)
+}
+
+fn planning(args: &ServeArgs, epoch: Duration) -> Option<planning::Settings> {
     let gpu_memory = args.gpu_memory_mb.map_or(u64::MAX, |mb| mb * 1_000_000);
     let planner =
         |problem: &Problem, previous: Option<&Plan>| solve(problem, Method::Pools, previous);
     let settings = planning::Settings { epoch, gpu_memory, planner };
-    Ok((args.plan == PlanMode::Auto).then_some(settings))
+    (args.plan == PlanMode::Auto).then_some(settings)
 }
 
 /// So many cores for each thread that has models. To wake a thread costs tens of microseconds and a decision a tenth of

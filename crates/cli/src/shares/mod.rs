@@ -56,6 +56,9 @@ struct Gpu {
     memory_total_bytes: u64,
     seats: usize,
     shares: Vec<Share>,
+    /// `hand` or `plan`; servers of before do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shares_by: Option<String>,
     restarts: u64,
     last_recut_ms: Option<f64>,
 }
@@ -180,13 +183,15 @@ impl Listing {
             let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
             let (used, total) = (gib(gpu.memory_used_bytes), gib(gpu.memory_total_bytes));
             let recut = gpu.last_recut_ms.map(|ms| format!(", last re-cut in {ms:.1} ms"));
+            let planned = gpu.shares_by.as_deref() == Some("plan");
             text += &format!(
-                "GPU {}: {}, {used:.1} of {total:.1} GiB, {} of {} seats in use, {} restarts{}\n",
+                "GPU {}: {}, {used:.1} of {total:.1} GiB, {} of {} seats in use, {} restarts{}{}\n",
                 gpu.gpu,
                 in_one_line(&gpu.name),
                 gpu.shares.len(),
                 gpu.seats,
                 gpu.restarts,
+                if planned { ", cut by plan" } else { "" },
                 recut.unwrap_or_default()
             );
             let head = ["seat", "share", "multiprocessors", "executor", "restarts"];

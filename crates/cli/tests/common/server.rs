@@ -28,7 +28,7 @@ pub(crate) struct State {
 const GPUS: &str = r#"{"gpus":[{"gpu":0,"name":"NVIDIA H200","multiprocessors":132,"memory_used_bytes":2147483648,
     "memory_total_bytes":150323855360,"seats":3,"shares":[
     {"seat":0,"percent":40,"multiprocessors":56,"executor":2,"restarts":0},
-    {"seat":1,"percent":60,"multiprocessors":76,"executor":null,"restarts":1}],"restarts":1,"last_recut_ms":3.25}]}"#;
+    {"seat":1,"percent":60,"multiprocessors":76,"executor":null,"restarts":1}],"shares_by":"plan","restarts":1,"last_recut_ms":3.25}]}"#;
 /// One that was cut.
 const RECUT: &str = r#"{"gpu":0,"shares":[40,60],"multiprocessors":[56,76],"took_ms":3.25}"#;
 
