@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use fermata_core::{ClassId, Span};
+use fermata_core::{ClassId, Profile};
 use fermata_dispatch::{ModelSpec, Policy};
 use fermata_plan::shares::{Coefficients, Usage, stretched};
 use fermata_server::gpu::{Candidate, Question};
@@ -12,7 +12,7 @@ use fermata_sim::{BAD_MAX, Drawn, End, Load, NEAR, Scenario, Stats, highest_near
 use fermata_workload::Process;
 
 /// How many requests a run has, at least and at most.
-const REQUESTS: (u64, u64) = (10_000, 20_000);
+const REQUESTS: (u64, u64) = (20_000, 40_000);
 /// What a run should be longer than, in SLOs: who begins with empty queues seems to be better than he is.
 const SLOS: f64 = 30.0;
 /// A goodput is found to within this part of it: cuts that differ by less are equally good.
@@ -101,7 +101,7 @@ fn is_good(stats: &Stats) -> bool {
 
 /// A model on the shares of a cut, whose neighbours slow it down. Where run times depend on the input, batches take what they do on average.
 fn beside(spec: &ModelSpec, cut: &Candidate) -> ModelSpec {
-    let on_class = |(at, profile): (usize, &Option<Arc<fermata_core::Profile>>)| {
+    let on_class = |(at, profile): (usize, &Option<Arc<Profile>>)| {
         let profile = profile.as_ref()?;
         let factor = neighbours(cut, ClassId(at as u16));
         Some(Arc::new(stretched(profile, factor, profile.max_batch())))
@@ -125,7 +125,7 @@ fn neighbours(cut: &Candidate, class: ClassId) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use fermata_core::Profile;
+    use fermata_core::Span;
     use fermata_dispatch::Network;
     use fermata_plan::shares::on_share;
 
