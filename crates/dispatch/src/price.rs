@@ -34,7 +34,7 @@ pub struct Signal {
     pub idle: bool,
     /// How late wakeups may come.
     pub slack: Span,
-    /// How long it takes on average until one of the executors is free.
+    /// How long it takes until one of the executors is free: on average, and where there is only one, at most.
     pub turn: Span,
     /// The mean share of recent requests lost, over models.
     pub bad: f64,
@@ -64,6 +64,8 @@ pub struct Market {
     executors: usize,
     total: Report,
     latency_ns: f64,
+    /// The longest of them, which is forgotten as slowly.
+    longest_ns: f64,
     signal: Signal,
 }
 
@@ -107,7 +109,10 @@ impl Market {
     /// A batch was started.
     #[inline]
     pub fn note_batch(&mut self, latency: Span) {
-        self.latency_ns += (latency.0 as f64 - self.latency_ns) * LATENCY_WEIGHT;
+        let latency = latency.0 as f64;
+        self.latency_ns += (latency - self.latency_ns) * LATENCY_WEIGHT;
+        self.longest_ns += (latency - self.longest_ns)
+            * if latency < self.longest_ns { LATENCY_WEIGHT } else { 1.0 };
     }
 
     fn update(&mut self) {
@@ -121,7 +126,12 @@ impl Market {
             hold: self.total.gain / total > price,
             idle: self.total.alone < IDLE_MAX * executors,
             slack: self.signal.slack,
-            turn: Span((self.latency_ns / executors) as u64),
+            // Of several executors one is free soon, however long a batch of another runs; of one, not before that batch is done.
+            turn: Span(if self.executors > 1 {
+                self.latency_ns / executors
+            } else {
+                self.longest_ns
+            } as u64),
             bad: self.total.bad / self.models.max(1) as f64,
             executors: self.executors as u32,
             main_class: self.signal.main_class,

@@ -31,10 +31,9 @@ struct Scene {
     weights: [f64; 3],
 }
 
-const SCENES: [Scene; 3] = [
-    Scene { name: "tight", slo_ms: [4.0, 4.0, 5.0], weights: [1.0, 1.0, 1.0] },
-    Scene { name: "tighter", slo_ms: [3.0, 3.0, 4.0], weights: [1.0, 1.0, 1.0] },
-    Scene { name: "mostly text", slo_ms: [3.0, 3.0, 4.0], weights: [1.0, 1.0, 4.0] },
+const SCENES: [Scene; 2] = [
+    Scene { name: "tight", slo_ms: [3.0, 3.0, 3.5], weights: [1.0, 1.0, 1.0] },
+    Scene { name: "tighter", slo_ms: [2.5, 2.5, 3.0], weights: [1.0, 1.0, 2.0] },
 ];
 
 /// What was found for one scenario on one cut.
@@ -211,8 +210,8 @@ mod tests {
 
     #[test]
     fn rates_are_given_in_proportion() {
-        let models = SCENES[2].models(600.0);
-        assert_eq!(models, ["lenet=100.0@3", "mobilenetv2=100.0@3", "bert_short=400.0@4"]);
+        let models = SCENES[1].models(400.0);
+        assert_eq!(models, ["lenet=100.0@2.5", "mobilenetv2=100.0@2.5", "bert_short=200.0@3"]);
         assert!(SCENES[0].models(0.0)[0].starts_with("lenet=33.3@"));
     }
 }
