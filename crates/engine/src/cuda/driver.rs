@@ -414,17 +414,7 @@ impl Graph {
     /// price of about 20 microseconds a kernel.
     pub(super) fn ready(&mut self, context: Context) -> Result<Exec> {
         for node in self.nodes()? {
-            let mut kind = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
-            // SAFETY: the node is one of the graph's.
-            check("node", unsafe { sys::cuGraphNodeGetType(node, &raw mut kind) })?;
-            if kind != sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL {
-                continue;
-            }
-            // SAFETY: a structure of numbers and pointers, which is filled below.
-            let mut kernel: sys::CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
-            // SAFETY: it is a node of a kernel.
-            let code = unsafe { sys::cuGraphKernelNodeGetParams_v2(node, &raw mut kernel) };
-            check("kernel", code)?;
+            let Some(mut kernel) = kernel_of(node)? else { continue };
             if kernel.ctx == context.0 {
                 continue;
             }
@@ -442,6 +432,29 @@ impl Graph {
         Ok(Exec(exec))
     }
 
+    /// Whether it has kernels that were compiled while the program ran, and may be unloaded while it runs.
+    ///
+    /// cuDNN compiles some for the very shapes that it is asked for, and unloads them with the plan that they are of. The libraries of what is
+    /// compiled like that hold a kernel or two; those of programs hold many.
+    pub(super) fn is_compiled_on_the_way(&self) -> Result<bool> {
+        for node in self.nodes()? {
+            let Some(kernel) =
+                kernel_of(node)?.map(|kernel| kernel.kern).filter(|kern| !kern.is_null())
+            else {
+                continue;
+            };
+            let (mut library, mut kernels) = (null_mut(), 0);
+            // SAFETY: the kernel was captured just now, by somebody who still has it loaded.
+            check("library", unsafe { sys::cuKernelGetLibrary(&raw mut library, kernel) })?;
+            // SAFETY: the library is that of a kernel.
+            check("kernels", unsafe { sys::cuLibraryGetKernelCount(&raw mut kernels, library) })?;
+            if kernels <= FEW_KERNELS {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn nodes(&self) -> Result<Vec<sys::CUgraphNode>> {
         let mut count = 0;
         // SAFETY: without room for nodes, it writes their number.
@@ -454,6 +467,24 @@ impl Graph {
         nodes.truncate(count);
         Ok(nodes)
     }
+}
+
+/// A library with so many kernels at most was compiled for somebody in particular.
+const FEW_KERNELS: c_uint = 2;
+
+/// What a node runs, if it is a kernel.
+fn kernel_of(node: sys::CUgraphNode) -> Result<Option<sys::CUDA_KERNEL_NODE_PARAMS>> {
+    let mut kind = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
+    // SAFETY: the node is one of a graph's.
+    check("node", unsafe { sys::cuGraphNodeGetType(node, &raw mut kind) })?;
+    if kind != sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL {
+        return Ok(None);
+    }
+    // SAFETY: a structure of numbers and pointers, which is filled below.
+    let mut kernel: sys::CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
+    // SAFETY: it is a node of a kernel.
+    check("kernel", unsafe { sys::cuGraphKernelNodeGetParams_v2(node, &raw mut kernel) })?;
+    Ok(Some(kernel))
 }
 
 impl Drop for Graph {

@@ -144,15 +144,22 @@ impl Host {
         signature: &Signature,
         form: &Form,
     ) -> Result<Option<Net>, EngineError> {
-        let wrong = |reason| EngineError::Load { file: hosted.source.file.clone(), reason };
         let mut best: Option<(f32, Net)> = None;
         let size = TRIED.min(form.largest);
         for (tuning, worth) in Tuning::CANDIDATES {
-            let stream = Stream::new()?;
-            let session = open(&self.environment, &hosted.source, self.gpu, tuning, Some(&stream));
-            let session = session.map_err(wrong)?;
-            compatible::check(&file::specs(&session).map_err(wrong)?, signature).map_err(wrong)?;
-            let mut net = Net::new(session, stream, signature.clone(), form, self.gpu)?;
+            let (environment, source, gpu) =
+                (self.environment.clone(), hosted.source.clone(), self.gpu);
+            let expected = signature.clone();
+            let open = move |stream: &Stream| {
+                let wrong = |reason| EngineError::Load { file: source.file.clone(), reason };
+                let session =
+                    open(&environment, &source, gpu, tuning, Some(stream)).map_err(wrong)?;
+                // The file may have been replaced.
+                compatible::check(&file::specs(&session).map_err(wrong)?, &expected)
+                    .map_err(wrong)?;
+                Ok(session)
+            };
+            let mut net = Net::new(Box::new(open), signature.clone(), form, self.gpu)?;
             if let Err(error) = net.capture(size) {
                 if std::env::var_os("ORT_LOG").is_some() {
                     eprintln!("fermata gpu-worker: {}: {error}", hosted.source.file.display());

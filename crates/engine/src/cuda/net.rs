@@ -34,6 +34,10 @@ pub(super) struct Net {
     // In this order they are given back: graphs refer to the session's memory.
     sizes: BTreeMap<usize, Captured>,
     session: Session,
+    /// Makes one more.
+    open: Box<Open>,
+    /// A size of it has kernels that are unloaded when the session runs another shape: from then on each size has a session of its own.
+    apart: bool,
     /// On which it is captured.
     stream: Stream,
     options: RunOptions<NoSelectedOutputs>,
@@ -50,7 +54,12 @@ struct Captured {
     /// How often it was run of late.
     runs: u64,
     _binding: Binding,
+    /// Its own, where sizes are apart.
+    _session: Option<Session>,
 }
+
+/// Makes a session that runs on a stream.
+pub(super) type Open = dyn Fn(&Stream) -> Result<Session, EngineError> + Send;
 
 /// A capture, and where it is ready. Held for as long as it takes to make it ready.
 pub(super) struct Twin {
@@ -70,10 +79,9 @@ const WARM_UPS: usize = 2;
 const TIMED: usize = 10;
 
 impl Net {
-    /// Of a session that runs on `stream`.
+    /// Of sessions that `open` makes.
     pub(super) fn new(
-        session: Session,
-        stream: Stream,
+        open: Box<Open>,
         signature: Signature,
         form: &Form,
         gpu: usize,
@@ -87,9 +95,21 @@ impl Net {
         let (inputs, outputs) = (buffers(&form.inputs)?, buffers(&form.outputs)?);
         let mut options = RunOptions::new().map_err(failed)?;
         options.disable_device_sync().map_err(failed)?;
-        let sizes = BTreeMap::new();
-        let largest = form.largest;
-        Ok(Self { sizes, session, stream, options, signature, gpu, largest, inputs, outputs })
+        let stream = Stream::new()?;
+        let session = open(&stream)?;
+        Ok(Self {
+            sizes: BTreeMap::new(),
+            session,
+            open,
+            apart: false,
+            stream,
+            options,
+            signature,
+            gpu,
+            largest: form.largest,
+            inputs,
+            outputs,
+        })
     }
 
     /// The size at which a batch of so many is run.
@@ -112,19 +132,23 @@ impl Net {
         };
         let inputs = bound(&self.signature.inputs, &self.inputs);
         let outputs = bound(&self.signature.outputs, &self.outputs);
-        let binding =
-            Binding::new(&self.session, self.gpu, batch, &inputs, &outputs).map_err(failed)?;
+        let mut own = if self.apart { Some((self.open)(&self.stream)?) } else { None };
+        let session = own.as_mut().unwrap_or(&mut self.session);
+        let binding = Binding::new(session, self.gpu, batch, &inputs, &outputs).map_err(failed)?;
+        let options = &self.options;
         for _ in 0..WARM_UPS {
-            binding.run(&mut self.session, &self.options).map_err(failed)?;
+            binding.run(session, options).map_err(failed)?;
             self.stream.wait()?;
         }
-        let (session, options) = (&mut self.session, &self.options);
         let mut twin = || -> Result<_, EngineError> {
             let graph = self.stream.capture(|| binding.run(session, options).map_err(failed))?;
             Ok(Arc::new(Mutex::new(Twin { graph, ready: None })))
         };
         let twins = [twin()?, twin()?];
-        let captured = Captured { twins, runs: 0, _binding: binding };
+        let first = twins[0].lock().unwrap_or_else(PoisonError::into_inner);
+        self.apart |= first.graph.is_compiled_on_the_way()?;
+        drop(first);
+        let captured = Captured { twins, runs: 0, _binding: binding, _session: own };
         self.sizes.insert(size, captured);
         Ok(())
     }
