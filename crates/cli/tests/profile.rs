@@ -140,6 +140,8 @@ fn bad_input_is_told_in_one_line() {
         (&["models", "--model", "a"], "--model: 'a' is not in models: net"),
         (&["models", "--threads", "0"], "--threads"),
         (&["models", "--plot", "none/x.svg"], "--plot: none/x.svg: cannot be written"),
+        (&["models", "--gpu", "99"], "--gpu: there is no "),
+        (&["models", "--share", "50"], "--gpu"),
         (&["typo"], "PATH: typo/net/fermata.toml: slo: unknown field `slo`"),
         (&["empty"], "PATH: empty: there is no model in it"),
     ] {

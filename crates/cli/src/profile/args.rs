@@ -34,6 +34,20 @@ pub(crate) struct ProfileArgs {
     )]
     pub(crate) threads: Option<u64>,
 
+    /// Measure on a GPU, by its number, in place of the processors. `fermata serve --gpus` finds it.
+    #[arg(long, value_name = "N", env = "FERMATA_GPU")]
+    pub(crate) gpu: Option<usize>,
+
+    /// With --gpu: on shares of it, in percent, one after the other; the whole GPU, if not given.
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        env = "FERMATA_PROFILE_SHARES",
+        value_delimiter = ',',
+        requires = "gpu"
+    )]
+    pub(crate) share: Vec<u32>,
+
     /// The shape of an input, without the batch, where the model takes any: `pixels:3,224,224`. Otherwise that of
     /// `[profile.shapes]` in fermata.toml, or 1 along each such axis.
     #[arg(long, value_name = "INPUT:SHAPE", env = "FERMATA_SHAPE", value_delimiter = ' ')]
@@ -61,6 +75,7 @@ Examples:
   fermata profile models --model resnet50 --force     one of them, again
   fermata profile models/resnet50 --slo-ms 100        up to another latency
   fermata profile net.onnx --slo-ms 50 --shape pixels:3,224,224 --plot net.svg
+  fermata profile models --gpu 0 --share 20,50,100    on a GPU, and on shares of it
   fermata profile models --json | jq '.[] | {name, best: (.batches | last)}'";
 
 /// Reads `--shape`.

@@ -2,25 +2,27 @@
 
 mod args;
 mod picture;
+mod place;
 mod report;
 mod subject;
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
+use std::sync::Arc;
 use std::thread;
 
 use fermata_core::Span;
-use fermata_engine::{Engine, EngineError, OnnxRuntime, Session, Signature, Source};
+use fermata_engine::{Engine, EngineError, Session, Signature, Source};
 use fermata_server::profiler::{Cache, CacheKey, Measured, Options, Stop, measure};
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub(crate) use args::ProfileArgs;
+use place::Place;
 use report::Report;
 use subject::{Subject, What};
 
 use crate::input::{InputError, objective};
 use crate::output;
-use crate::serve::library_folders;
 
 /// Runs the command. In a repository, a model that cannot be measured does not keep the others from it.
 pub(crate) fn run(args: &ProfileArgs) -> anyhow::Result<()> {
@@ -29,13 +31,15 @@ pub(crate) fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     if let Some(out) = &args.plot {
         output::check_writable("--plot", out)?;
     }
-    let subjects = subject::find(args, limit)?;
-    let bench = Bench::new(args, shapes);
+    let places = Place::all(args)?;
     let (mut reports, mut failed) = (Vec::new(), Vec::new());
-    for subject in subjects {
-        match subject.and_then(|subject| bench.profile(&subject, limit)) {
-            Ok(report) => reports.push(report),
-            Err(error) => failed.push(error),
+    for place in places {
+        let bench = Bench::new(args, place.engine(), shapes.clone());
+        for subject in subject::find(args, limit)? {
+            match subject.and_then(|subject| bench.profile(&subject, limit)) {
+                Ok(report) => reports.push(report),
+                Err(error) => failed.push(error),
+            }
         }
     }
     if reports.is_empty() && failed.len() == 1 {
@@ -61,7 +65,7 @@ pub(crate) fn run(args: &ProfileArgs) -> anyhow::Result<()> {
 
 /// The engine, and how to measure.
 struct Bench {
-    engine: Result<OnnxRuntime, EngineError>,
+    engine: Result<Arc<dyn Engine>, EngineError>,
     threads: usize,
     shapes: BTreeMap<String, Vec<i64>>,
     force: bool,
@@ -69,14 +73,18 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(args: &ProfileArgs, shapes: BTreeMap<String, Vec<i64>>) -> Self {
+    fn new(
+        args: &ProfileArgs,
+        engine: Result<Arc<dyn Engine>, EngineError>,
+        shapes: BTreeMap<String, Vec<i64>>,
+    ) -> Self {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         // Drawn on a terminal only.
         let bar = ProgressBar::no_length();
         let style = ProgressStyle::with_template("  {msg} {wide_bar} batch {pos} of {len}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Self {
-            engine: OnnxRuntime::new(library_folders()),
+            engine,
             threads: args.threads.map_or(cores, |threads| threads as usize),
             shapes,
             force: args.force,
@@ -92,7 +100,7 @@ impl Bench {
             }
             What::File { file, entry } => {
                 let engine: &dyn Engine = match &self.engine {
-                    Ok(engine) => engine,
+                    Ok(engine) => engine.as_ref(),
                     Err(error) => anyhow::bail!("{error}"),
                 };
                 let source = Source { file: file.clone(), threads: self.threads, memory: None };
