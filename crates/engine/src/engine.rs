@@ -60,6 +60,11 @@ pub trait Session: Send {
         None
     }
 
+    /// The size at which a batch of so many is run: it takes as long. Larger, where an engine pads batches.
+    fn runs_as(&self, size: usize) -> usize {
+        size
+    }
+
     /// Whether batches of so many are known to be nothing new to the engine: it need not be warmed for them.
     fn is_warm(&self, size: usize) -> bool {
         let _ = size;

@@ -15,11 +15,20 @@ pub fn be_punctual() {
 /// A thread that reads requests is woken by each of them. If it drives away the client that was about to send the
 /// next, or the executor that would have answered another, everyone does one thing at a time: three times as many
 /// switches and half as many requests, where cores are scarce. Where a core is free it makes no difference.
-#[allow(unsafe_code)]
 pub fn yield_to_others() -> io::Result<()> {
+    set_scheduling(libc::SCHED_BATCH)
+}
+
+/// Undoes [`yield_to_others`], for the calling thread and those that it starts.
+pub fn yield_to_nobody() -> io::Result<()> {
+    set_scheduling(libc::SCHED_OTHER)
+}
+
+#[allow(unsafe_code)]
+fn set_scheduling(policy: libc::c_int) -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: the call reads the one parameter, which outlives it; 0 is the calling thread.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const priority) } {
+    match unsafe { libc::sched_setscheduler(0, policy, &raw const priority) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

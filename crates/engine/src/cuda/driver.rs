@@ -20,6 +20,15 @@ pub(super) struct CudaError {
     code: CUresult,
 }
 
+impl CudaError {
+    /// Whether nothing can run in this process any more: an error of the device, of the driver or of a kernel, which stays. Not one about what was
+    /// asked for.
+    pub(super) fn is_fatal(&self) -> bool {
+        let code = self.code as u32;
+        matches!(code, 4 | 46 | 101 | 201 | 214 | 220 | 226 | 700..=720 | 805..=811 | 999)
+    }
+}
+
 impl fmt::Display for CudaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut name = std::ptr::null();
@@ -96,7 +105,7 @@ impl Device {
 
     /// The context of what runs on all of it.
     pub(super) fn context(&self) -> Context {
-        Context(self.context)
+        Context { handle: self.context, stays: true }
     }
 
     /// Every thread that calls the driver does this first.
@@ -193,7 +202,11 @@ impl Device {
 
 /// Where kernels run: on the whole GPU, or on a share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Context(sys::CUcontext);
+pub(super) struct Context {
+    handle: sys::CUcontext,
+    /// It stays until the process ends, so that another never has the same handle.
+    stays: bool,
+}
 
 /// A share of a GPU: what runs in its context has its multiprocessors only.
 #[derive(Debug)]
@@ -210,7 +223,7 @@ unsafe impl Sync for Green {}
 impl Green {
     /// The context of what runs here.
     pub(super) fn context(&self) -> Context {
-        Context(self.context)
+        Context { handle: self.context, stays: false }
     }
 
     /// A stream whose work runs on this share.
@@ -362,6 +375,9 @@ impl Buffer {
         let buffer = Self { place };
         // SAFETY: it was just allocated, and is as long.
         check("clear memory", unsafe { sys::cuMemsetD8_v2(place, 0, bytes.max(1)) })?;
+        // Streams of ours do not wait for the one on which that is done.
+        // SAFETY: the null stream is always there.
+        check("clear memory", unsafe { sys::cuStreamSynchronize(null_mut()) })?;
         Ok(buffer)
     }
 }
@@ -415,12 +431,12 @@ impl Graph {
     pub(super) fn ready(&mut self, context: Context) -> Result<Exec> {
         for node in self.nodes()? {
             let Some(mut kernel) = kernel_of(node)? else { continue };
-            if kernel.ctx == context.0 {
+            if context.stays && kernel.ctx == context.handle {
                 continue;
             }
             // With the function, the context would be that of the function.
             kernel.func = null_mut();
-            kernel.ctx = context.0;
+            kernel.ctx = context.handle;
             // SAFETY: all but the context is what the node has; its parameters are copied.
             let code = unsafe { sys::cuGraphKernelNodeSetParams_v2(node, &raw const kernel) };
             check("move a kernel to a share", code)?;

@@ -159,7 +159,13 @@ impl Host {
                     .map_err(wrong)?;
                 Ok(session)
             };
-            let mut net = Net::new(Box::new(open), signature.clone(), form, self.gpu)?;
+            let net = Net::new(Box::new(open), signature.clone(), form, self.gpu);
+            let mut net = match net {
+                Ok(net) => net,
+                // There may be no memory for two.
+                Err(_) if best.is_some() => continue,
+                Err(error) => return Err(error),
+            };
             if let Err(error) = net.capture(size) {
                 if std::env::var_os("ORT_LOG").is_some() {
                     eprintln!("fermata gpu-worker: {}: {error}", hosted.source.file.display());

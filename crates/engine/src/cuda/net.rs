@@ -67,10 +67,11 @@ pub(super) struct Twin {
     ready: Option<Arc<Ready>>,
 }
 
-/// A graph that is ready on a share. The share is kept for as long, and the one before it until then.
+/// A graph that is ready on a share, which is kept for as long.
 pub(super) struct Ready {
-    share: Arc<Share>,
+    // In this order they are given back.
     exec: Exec,
+    share: Arc<Share>,
 }
 
 /// Engines are slow the first time, and settle on how to run at the second.

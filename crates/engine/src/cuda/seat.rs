@@ -4,8 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -126,7 +125,8 @@ impl Seat for WorkerSeat {
         let link = self.workers.spawn(&self.gpu)?;
         let cut = self.lock().share.clone();
         if let Some((cut, part)) = cut {
-            link.ask(share(&cut, part))?;
+            // A worker that nobody has would be left behind.
+            link.ask(share(&cut, part)).inspect_err(|_| link.end())?;
         }
         let mut state = self.lock();
         state.link = link;
@@ -201,12 +201,6 @@ impl Drop for Loaded {
         let _ = self.link.ask_later(Question::Unload { model: self.number });
     }
 }
-
-/// Fewer bytes are gathered by one thread: starting another takes as long as copying 200 kB.
-const ALONE: usize = 1 << 20;
-/// One thread copies some 7 GB a second, and the memory more.
-static GATHERERS: LazyLock<usize> =
-    LazyLock::new(|| (thread::available_parallelism().map_or(1, usize::from) / 4).clamp(1, 4));
 
 /// A model that is ready, and the memory through which its batches go.
 struct Opened {
@@ -284,23 +278,11 @@ impl Opened {
     fn gather(&self, slot: usize, batch: &[Inputs]) -> Result<Option<Vec<Vec<Head>>>, EngineError> {
         let start = slot * self.form.slot;
         if self.captured {
-            let bytes: usize =
-                self.form.inputs.iter().map(|column| column.item * batch.len()).sum();
-            let threads = if bytes < ALONE { 1 } else { *GATHERERS };
-            let rows = batch.len().div_ceil(threads);
-            let gather = |from: usize| {
-                for (row, inputs) in batch.iter().enumerate().skip(from).take(rows) {
-                    for (column, input) in self.form.inputs.iter().zip(inputs) {
-                        self.region.write(start + column.at + row * column.item, &input.data);
-                    }
+            for (row, inputs) in batch.iter().enumerate() {
+                for (column, input) in self.form.inputs.iter().zip(inputs) {
+                    self.region.write(start + column.at + row * column.item, &input.data);
                 }
-            };
-            thread::scope(|scope| {
-                for from in (rows..batch.len()).step_by(rows) {
-                    scope.spawn(move || gather(from));
-                }
-                gather(0);
-            });
+            }
             return Ok(None);
         }
         let bytes: usize = batch.iter().flatten().map(|tensor| tensor.data.len()).sum();
@@ -401,6 +383,10 @@ impl Session for WorkerSession {
 
     fn begin(&mut self, batch: &[Inputs]) -> Option<Result<Box<dyn Running>, EngineError>> {
         Some(self.begin_batch(batch))
+    }
+
+    fn runs_as(&self, size: usize) -> usize {
+        self.opened.size_of(size)
     }
 
     fn is_warm(&self, size: usize) -> bool {

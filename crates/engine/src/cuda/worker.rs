@@ -231,7 +231,8 @@ impl Reader {
                 let _ = self.moves.send(Move { id, counts, part, models });
             }
             Question::Memory => {
-                let memory = self.device.memory().map_err(EngineError::from);
+                let memory = self.device.memory().inspect_err(end_if_fatal);
+                let memory = memory.map_err(EngineError::from);
                 self.voice.answer(id, memory.map(|(free, total)| Reply::Memory { free, total }));
             }
             Question::Press { what, seconds } => {
@@ -272,7 +273,10 @@ impl Reader {
         });
         match begun.flatten().flatten() {
             Some(Ok(())) => _ = self.flights.send(Flight { id, hosted, slot }),
-            Some(Err(error)) => self.voice.answer(id, Err(error.into())),
+            Some(Err(error)) => {
+                end_if_fatal(&error);
+                self.voice.answer(id, Err(error.into()));
+            }
             None => self.hand_over(Job::Run { id, hosted, question }),
         }
     }
@@ -364,6 +368,13 @@ fn finish(device: &Device, landing: &Receiver<Flight>, voice: &Voice) {
             // runs the batch again, and starts another worker.
             Err(error) => broken(&error),
         }
+    }
+}
+
+/// A worker in which nothing can run ends, so that another takes its place.
+fn end_if_fatal(error: &CudaError) {
+    if error.is_fatal() {
+        broken(error);
     }
 }
 

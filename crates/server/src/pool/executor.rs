@@ -118,10 +118,11 @@ impl Premises {
         let post = Post { executor, class, premises: self.clone() };
         let state = State { post, sessions: Vec::new(), inputs: Vec::new(), ahead: None };
         let name = format!("{}-{executor}", self.pool);
-        thread::Builder::new()
-            .name(name)
-            .stack_size(STACK)
-            .spawn(move || state.drive(work, origin))?;
+        thread::Builder::new().name(name).stack_size(STACK).spawn(move || {
+            // Whoever makes an executor may be somebody who yields.
+            let _ = fermata_engine::thread::yield_to_nobody();
+            state.drive(work, origin);
+        })?;
         self.roster.enter(executor, origin, class);
         Ok(())
     }
@@ -157,7 +158,8 @@ impl Post {
         }
         let (executor, class, model, latency) =
             (self.executor, self.class, batch.model, batch.latency);
-        let size = batch.open().count();
+        // One that failed tells nothing of how long batches take.
+        let size = if outputs.is_ok() { batch.open().count() } else { 0 };
         if size > 0 {
             gauges.ran(executor, took);
             batch.jobs[0].served.metrics.ran(size, took, latency);
@@ -180,6 +182,7 @@ impl Post {
             }
             Err(error) => {
                 let (model, reason) = (&batch.jobs[0].served.name, error.to_string());
+                let size = batch.jobs.len();
                 tracing::warn!(model, size, reason, "a batch failed");
                 batch.open().for_each(|job| job.answer(Err(Refused::Failed(reason.clone()))));
             }

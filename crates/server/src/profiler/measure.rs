@@ -82,7 +82,13 @@ fn measure_by(
     let item = item(signature, &options.shapes).map_err(EngineError::Run)?;
     let budget = Span(u64::try_from(options.budget.as_nanos()).unwrap_or(u64::MAX));
     let mut bench = Bench { clock, session, batch: vec![item; max], deadline: clock() + budget };
-    let sizes: Vec<usize> = (1..=max).filter(|&size| size == max || is_on_grid(size)).collect();
+    // Where batches are padded, those of the sizes that are run are timed, and the others take as long as the next.
+    let pads = (1..=max).any(|size| bench.session.runs_as(size) != size);
+    let is_timed = |&size: &usize| match pads {
+        true => size == 1 || bench.session.runs_as(size) == size,
+        false => is_on_grid(size),
+    };
+    let sizes: Vec<usize> = (1..=max).filter(|size| *size == max || is_timed(size)).collect();
     for _ in 0..WARM_UPS {
         bench.time(1)?;
     }
@@ -120,7 +126,7 @@ fn measure_by(
         let visits = again.len() - at;
         bench.visit(size, visits, samples.by_size.entry(size).or_default())?;
     }
-    let mut measured = Measured { batches: samples.table(), stop, limit };
+    let mut measured = Measured { batches: samples.table(pads), stop, limit };
     measured.end_at(limit);
     // What lies between the timed sizes is run once, and what lies behind the last of them may fail.
     let between: Vec<usize> =
@@ -242,15 +248,15 @@ impl Samples {
         Latency { mean, median: self.median(size), tail: tail.max(mean), runs: runs.len() }
     }
 
-    /// Every size up to the largest that was timed.
-    fn table(&self) -> Vec<Latency> {
+    /// Every size up to the largest that was timed: in straight lines between those, or as long as the next of them.
+    fn table(&self, pads: bool) -> Vec<Latency> {
         let timed: Vec<(usize, Latency)> =
             self.by_size.keys().map(|&size| (size, self.of(size))).collect();
         let mut table = vec![timed[0].1];
         for pair in timed.windows(2) {
             let [(low, from), (high, to)] = [pair[0], pair[1]];
             let between = |size: usize, from: Span, to: Span| {
-                let share = (size - low) as f64 / (high - low) as f64;
+                let share = if pads { 1.0 } else { (size - low) as f64 / (high - low) as f64 };
                 Span((from.0 as f64 + (to.0 as f64 - from.0 as f64) * share).round() as u64)
             };
             table.extend((low + 1..high).map(|size| Latency {
@@ -329,6 +335,19 @@ mod tests {
             let ms = (self.latency)(self.sizes.len(), batch.len()).map_err(EngineError::Run)?;
             self.time.fetch_add(Span::from_ms(ms).0, Relaxed);
             Ok(Vec::new())
+        }
+    }
+
+    /// The same, where batches run at the next multiple of so many.
+    struct Padding<F>(Device<F>, usize);
+
+    impl<F: FnMut(usize, usize) -> Result<f64, String> + Send> Session for Padding<F> {
+        fn run(&mut self, batch: &[Inputs]) -> Result<Vec<Outputs>, EngineError> {
+            self.0.run(batch)
+        }
+
+        fn runs_as(&self, size: usize) -> usize {
+            size.next_multiple_of(self.1)
         }
     }
 
@@ -475,6 +494,25 @@ mod tests {
             grid,
             [14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72]
         );
+    }
+
+    #[test]
+    fn a_batch_that_is_padded_takes_as_long_as_the_size_at_which_it_runs() {
+        let time = Arc::new(AtomicU64::new(0));
+        let latency = |_: usize, size: usize| Ok(1.0 + size.next_multiple_of(8) as f64);
+        let device = Device { time: Arc::clone(&time), latency, sizes: Vec::new() };
+        let inputs =
+            vec![TensorSpec { name: "x".to_owned(), datatype: DataType::Fp32, shape: vec![1] }];
+        let signature = Signature { max_batch: 64, inputs, outputs: Vec::new(), length: None };
+        let clock = || Span(time.load(Relaxed));
+        let (limit, options) = (Span::from_ms(1000.0), Options::default());
+        let mut padding = Padding(device, 8);
+        let measured =
+            measure_by(&clock, &mut padding, &signature, limit, &options, &mut |_| {}).unwrap();
+        for size in 1..=64_usize {
+            let expected = Span::from_ms(1.0 + size.next_multiple_of(8) as f64);
+            assert_eq!(measured.batches[size - 1].median, expected, "{size}");
+        }
     }
 
     #[test]
