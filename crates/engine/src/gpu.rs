@@ -62,6 +62,9 @@ pub trait Seat: Engine {
     /// Begins again, without models, on the share that it had. Sessions of before stay lost.
     fn restart(&self) -> Result<(), EngineError>;
 
+    /// Ends it, for good. What it runs is lost.
+    fn close(&self) {}
+
     /// The memory of its GPU.
     fn memory(&self) -> Result<Memory, EngineError>;
 

@@ -344,6 +344,9 @@ pub(crate) async fn serve(
     for pool in service.pools() {
         pool.stop();
     }
+    if let Some(gpus) = service.gpus() {
+        gpus.close();
+    }
     if let (Some(recording), Some(path)) = (recording, config.record) {
         recording.finish().map_err(|source| ServeError::Record { path, source })?;
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -32,7 +33,9 @@ pub(super) struct Hosted {
     /// What it runs with, if it could be captured. Held for moments, but while a size is captured.
     net: Mutex<Option<Net>>,
     /// A size is being captured.
-    pub(super) busy: AtomicBool,
+    busy: AtomicBool,
+    /// Whoever makes it ready on another share has this, and whoever gives it back: graphs refer to what a session has loaded.
+    moving: Mutex<()>,
     /// What it runs with otherwise.
     plain: Mutex<Option<Box<dyn Session>>>,
     opened: OnceLock<Opened>,
@@ -91,6 +94,7 @@ impl Host {
             source,
             net: Mutex::default(),
             busy: AtomicBool::new(false),
+            moving: Mutex::default(),
             plain: Mutex::default(),
             opened: OnceLock::new(),
         };
@@ -269,6 +273,23 @@ impl Hosted {
         Ok(Reply::Ran { ns, heads: Some(heads) })
     }
 
+    /// Keeps it from being given back meanwhile.
+    pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same as `with_net`, unless a size is being captured, which takes long.
+    pub(super) fn with_net_soon<T>(&self, what: impl FnOnce(&mut Net) -> T) -> Option<T> {
+        loop {
+            match self.net.try_lock() {
+                Ok(mut net) => return net.as_mut().map(what),
+                Err(_) if self.busy.load(Ordering::SeqCst) => return None,
+                // Whoever has it lets go at once.
+                Err(_) => thread::yield_now(),
+            }
+        }
+    }
+
     /// Does something with what it runs with, if it was captured.
     pub(super) fn with_net<T>(&self, what: impl FnOnce(&mut Net) -> T) -> Option<T> {
         self.net.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(what)
@@ -276,6 +297,7 @@ impl Hosted {
 
     /// Gives its memory back, but for the slots, which go with the last who holds it.
     pub(super) fn give_back(&self) {
+        let _moving = self.hold();
         *self.net.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

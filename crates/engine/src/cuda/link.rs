@@ -8,8 +8,9 @@ use std::process::Child;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use super::wire::{self, Answer, Ask, Question, Reply};
 use crate::EngineError;
@@ -29,7 +30,7 @@ pub(super) struct Link {
 pub(super) struct Pending(Receiver<Result<Reply>>);
 
 impl Pending {
-    pub(super) fn wait(self) -> Result<Reply> {
+    fn wait(self) -> Result<Reply> {
         self.0.recv().unwrap_or_else(|_| Err(lost()))
     }
 }
@@ -59,6 +60,18 @@ impl Link {
     /// Asks, and waits for the answer.
     pub(super) fn ask(&self, what: Question) -> Result<Reply> {
         self.ask_later(what)?.wait()
+    }
+
+    /// Waits for an answer that comes soon from a worker that is well; one that is not is ended.
+    pub(super) fn wait_for(&self, pending: Pending, patience: Duration) -> Result<Reply> {
+        match pending.0.recv_timeout(patience) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Disconnected) => Err(lost()),
+            Err(RecvTimeoutError::Timeout) => {
+                self.end();
+                Err(lost())
+            }
+        }
     }
 
     /// Asks; the answer can be waited for.

@@ -107,6 +107,7 @@ fn make(
 
 /// Makes a model ready on a share, as many sizes as said at most. It is held for moments only.
 fn follow(hosted: &Hosted, share: &Arc<Share>, most: usize) -> Result<(), CudaError> {
+    let _held = hosted.hold();
     let missing = hosted.with_net(|net| net.missing(share)).unwrap_or_default();
     missing.into_iter().take(most).try_for_each(|twin| made_ready(&twin, share).map(drop))
 }

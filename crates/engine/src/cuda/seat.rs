@@ -35,12 +35,14 @@ struct State {
     models: HashMap<PathBuf, (Option<SystemTime>, Weak<Loaded>)>,
     /// What it was cut to.
     share: Option<(Cut, usize)>,
+    closed: bool,
 }
 
 impl WorkerSeat {
     pub(super) fn start(workers: Arc<Workers>, gpu: Gpu) -> Result<Self, EngineError> {
         let link = workers.spawn(&gpu)?;
-        let state = State { link, models: HashMap::new(), share: None };
+        workers.open();
+        let state = State { link, models: HashMap::new(), share: None, closed: false };
         Ok(Self { gpu, workers, state: Mutex::new(state), next_model: AtomicU32::new(0) })
     }
 
@@ -53,10 +55,12 @@ impl WorkerSeat {
     }
 }
 
+/// A batch that takes longer than this has met a device that hangs. The first of a size may have to be compiled.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 impl Drop for WorkerSeat {
-    /// The worker ends before what it needs does.
     fn drop(&mut self) {
-        self.link().end();
+        self.close();
     }
 }
 
@@ -134,8 +138,18 @@ impl Seat for WorkerSeat {
         Ok(())
     }
 
+    fn close(&self) {
+        let mut state = self.lock();
+        if !std::mem::replace(&mut state.closed, true) {
+            state.link.end();
+            self.workers.close();
+        }
+    }
+
     fn memory(&self) -> Result<Memory, EngineError> {
-        match self.link().ask(Question::Memory)? {
+        let link = self.link();
+        let asked = link.ask_later(Question::Memory)?;
+        match link.wait_for(asked, PATIENCE)? {
             Reply::Memory { free, total } => Ok(Memory { used: total.saturating_sub(free), total }),
             reply => Err(strange(&reply)),
         }
@@ -417,7 +431,7 @@ struct Flight {
 impl Running for Flight {
     fn wait(self: Box<Self>) -> Result<Ended, EngineError> {
         let Self { slot, size, pending } = *self;
-        match pending.wait()? {
+        match slot.opened.link.wait_for(pending, PATIENCE)? {
             Reply::Ran { ns, heads } => {
                 slot.opened.note_warm(size);
                 let outputs = slot.opened.scatter(slot.slot, size, heads);

@@ -10,7 +10,6 @@ use std::io::BufReader;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -264,14 +263,11 @@ impl Reader {
 
     fn run(&mut self, id: u64, model: u32, (slot, size): (usize, usize), question: Question) {
         let Some(hosted) = self.find(id, model) else { return };
-        // Whoever holds it otherwise lets go at once.
-        let begun = (!hosted.busy.load(Ordering::SeqCst)).then(|| {
-            hosted.with_net(|net| {
-                let captured = net.has(size);
-                captured.then(|| self.lanes.begin(&hosted, net, (slot, size), &self.current.get()))
-            })
+        let begun = hosted.with_net_soon(|net| {
+            let captured = net.has(size);
+            captured.then(|| self.lanes.begin(&hosted, net, (slot, size), &self.current.get()))
         });
-        match begun.flatten().flatten() {
+        match begun.flatten() {
             Some(Ok(())) => _ = self.flights.send(Flight { id, hosted, slot }),
             Some(Err(error)) => {
                 end_if_fatal(&error);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::link::Link;
@@ -17,6 +18,8 @@ pub struct Workers {
     program: PathBuf,
     folders: Vec<PathBuf>,
     mps: Mutex<Option<Mps>>,
+    /// Seats that are not closed.
+    seats: AtomicUsize,
 }
 
 /// Of the linker.
@@ -42,7 +45,7 @@ impl Workers {
     /// Workers of another program, which takes the same subcommand.
     pub fn of<P: AsRef<Path>>(program: PathBuf, folders: impl IntoIterator<Item = P>) -> Arc<Self> {
         let folders = folders.into_iter().map(|folder| folder.as_ref().to_owned()).collect();
-        Arc::new(Self { program, folders, mps: Mutex::default() })
+        Arc::new(Self { program, folders, mps: Mutex::default(), seats: AtomicUsize::new(0) })
     }
 
     /// The GPUs of this machine; the error says what is missing.
@@ -74,6 +77,19 @@ impl Workers {
     /// A seat on a GPU, which is whole at first.
     pub fn seat(self: &Arc<Self>, gpu: &Gpu) -> Result<Arc<dyn Seat>, EngineError> {
         Ok(Arc::new(WorkerSeat::start(self.clone(), gpu.clone())?))
+    }
+
+    /// A seat was opened.
+    pub(super) fn open(&self) {
+        self.seats.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A seat was closed, and its worker has ended. With the last of them goes what lets them run side by side: whoever holds this may live on to
+    /// the end of the process, and would leave it behind.
+    pub(super) fn close(&self) {
+        if self.seats.fetch_sub(1, Ordering::SeqCst) == 1 {
+            drop(self.mps.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
     }
 
     pub(super) fn spawn(&self, gpu: &Gpu) -> Result<Arc<Link>, EngineError> {

@@ -227,6 +227,12 @@ impl Gpus {
         self.stopping.store(true, Relaxed);
     }
 
+    /// Ends all seats, once nothing runs there any more.
+    pub(crate) fn close(&self) {
+        let _turn = self.take_turn();
+        self.stations.iter().for_each(|station| station.seat.close());
+    }
+
     /// Sets a seat's share and makes an executor of it; the executors that it was leave. The seat's part must be known to dispatch already.
     ///
     /// A seat whose share becomes smaller is dispatched by the smaller one before it has it: what was planned for a larger share would be late on a
