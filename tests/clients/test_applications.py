@@ -155,8 +155,12 @@ class Lengths(ServerCase):
                 client.infer("encoder", inputs)
 
     def test_a_setting_that_is_none_is_named(self):
-        index = json.loads(self.server.ask("POST", "/v2/repository/index", b"{}")[2])
-        reason = next(model["reason"] for model in index if model["name"] == "wrong")
+        def reason_of_refusal():
+            index = json.loads(self.server.ask("POST", "/v2/repository/index", b"{}")[2])
+            # It is looked at last, when the others are ready already.
+            return next(model.get("reason") for model in index if model["name"] == "wrong")
+
+        reason = eventually(reason_of_refusal, "why a model is not there")
         self.assertIn("'often' is neither \"point\" nor \"spread\"", reason)
 
 
