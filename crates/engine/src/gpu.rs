@@ -38,7 +38,7 @@ pub struct Memory {
 }
 
 /// What the shares of a GPU have in common, and can be kept busy by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Pressure {
     /// The L2 cache.
     L2,

@@ -11,6 +11,7 @@ use std::ptr::null_mut;
 
 use cudarc::driver::sys::{self, CUresult};
 
+use super::graph::{Exec, Graph};
 use crate::EngineError;
 
 /// What the driver said.
@@ -49,9 +50,10 @@ impl From<CudaError> for EngineError {
     }
 }
 
-type Result<T> = std::result::Result<T, CudaError>;
+/// What a call of the driver gives.
+pub(super) type Result<T> = std::result::Result<T, CudaError>;
 
-fn check(what: &'static str, code: CUresult) -> Result<()> {
+pub(super) fn check(what: &'static str, code: CUresult) -> Result<()> {
     match code {
         CUresult::CUDA_SUCCESS => Ok(()),
         code => Err(CudaError { what, code }),
@@ -203,9 +205,9 @@ impl Device {
 /// Where kernels run: on the whole GPU, or on a share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context {
-    handle: sys::CUcontext,
+    pub(super) handle: sys::CUcontext,
     /// It stays until the process ends, so that another never has the same handle.
-    stays: bool,
+    pub(super) stays: bool,
 }
 
 /// A share of a GPU: what runs in its context has its multiprocessors only.
@@ -412,117 +414,6 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         // SAFETY: it was registered once.
         unsafe { sys::cuMemHostUnregister(self.0) };
-    }
-}
-
-/// What was captured.
-#[derive(Debug)]
-pub(super) struct Graph(sys::CUgraph);
-
-// SAFETY: a graph is used by one thread at a time, any thread.
-unsafe impl Send for Graph {}
-
-impl Graph {
-    /// Made ready to run in a context: that of a share, or of the whole GPU. What it was made ready for before must be gone: a graph that
-    /// allocates memory, as some of cuBLAS' do, can neither be copied nor be ready twice.
-    ///
-    /// A kernel runs in the context that its stream had when it was captured. Given another context, it does the same work there, at the
-    /// price of about 20 microseconds a kernel.
-    pub(super) fn ready(&mut self, context: Context) -> Result<Exec> {
-        for node in self.nodes()? {
-            let Some(mut kernel) = kernel_of(node)? else { continue };
-            if context.stays && kernel.ctx == context.handle {
-                continue;
-            }
-            // With the function, the context would be that of the function.
-            kernel.func = null_mut();
-            kernel.ctx = context.handle;
-            // SAFETY: all but the context is what the node has; its parameters are copied.
-            let code = unsafe { sys::cuGraphKernelNodeSetParams_v2(node, &raw const kernel) };
-            check("move a kernel to a share", code)?;
-        }
-        let mut exec = null_mut();
-        // SAFETY: the graph is there.
-        let code = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut exec, self.0, 0) };
-        check("make a graph ready", code)?;
-        Ok(Exec(exec))
-    }
-
-    /// Whether it has kernels that were compiled while the program ran, and may be unloaded while it runs.
-    ///
-    /// cuDNN compiles some for the very shapes that it is asked for, and unloads them with the plan that they are of. The libraries of what is
-    /// compiled like that hold a kernel or two; those of programs hold many.
-    pub(super) fn is_compiled_on_the_way(&self) -> Result<bool> {
-        for node in self.nodes()? {
-            let Some(kernel) =
-                kernel_of(node)?.map(|kernel| kernel.kern).filter(|kern| !kern.is_null())
-            else {
-                continue;
-            };
-            let (mut library, mut kernels) = (null_mut(), 0);
-            // SAFETY: the kernel was captured just now, by somebody who still has it loaded.
-            check("library", unsafe { sys::cuKernelGetLibrary(&raw mut library, kernel) })?;
-            // SAFETY: the library is that of a kernel.
-            check("kernels", unsafe { sys::cuLibraryGetKernelCount(&raw mut kernels, library) })?;
-            if kernels <= FEW_KERNELS {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn nodes(&self) -> Result<Vec<sys::CUgraphNode>> {
-        let mut count = 0;
-        // SAFETY: without room for nodes, it writes their number.
-        check("nodes", unsafe { sys::cuGraphGetNodes(self.0, null_mut(), &raw mut count) })?;
-        let mut nodes = vec![null_mut(); count];
-        // SAFETY: there is room for as many.
-        check("nodes", unsafe {
-            sys::cuGraphGetNodes(self.0, nodes.as_mut_ptr(), &raw mut count)
-        })?;
-        nodes.truncate(count);
-        Ok(nodes)
-    }
-}
-
-/// A library with so many kernels at most was compiled for somebody in particular.
-const FEW_KERNELS: c_uint = 2;
-
-/// What a node runs, if it is a kernel.
-fn kernel_of(node: sys::CUgraphNode) -> Result<Option<sys::CUDA_KERNEL_NODE_PARAMS>> {
-    let mut kind = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
-    // SAFETY: the node is one of a graph's.
-    check("node", unsafe { sys::cuGraphNodeGetType(node, &raw mut kind) })?;
-    if kind != sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL {
-        return Ok(None);
-    }
-    // SAFETY: a structure of numbers and pointers, which is filled below.
-    let mut kernel: sys::CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
-    // SAFETY: it is a node of a kernel.
-    check("kernel", unsafe { sys::cuGraphKernelNodeGetParams_v2(node, &raw mut kernel) })?;
-    Ok(Some(kernel))
-}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        // SAFETY: it is made once and destroyed once.
-        unsafe { sys::cuGraphDestroy(self.0) };
-    }
-}
-
-/// A graph that is ready to run.
-#[derive(Debug)]
-pub(super) struct Exec(sys::CUgraphExec);
-
-// SAFETY: it is launched by one thread at a time, any thread.
-unsafe impl Send for Exec {}
-// SAFETY: as above.
-unsafe impl Sync for Exec {}
-
-impl Drop for Exec {
-    fn drop(&mut self) {
-        // SAFETY: it is made once and destroyed once; whoever drops it has waited for its last run.
-        unsafe { sys::cuGraphExecDestroy(self.0) };
     }
 }
 

@@ -114,31 +114,27 @@ impl Host {
         let region =
             Region::open(region, form.bytes()).map_err(|error| wrong(error.to_string()))?;
         let fixed = Form::fixed(&signature).as_ref() == Some(&form);
-        if fixed && let Some(net) = self.capture(hosted, &signature, &form)? {
+        let (slots, pinned) = if fixed {
+            let Some(net) = self.capture(hosted, &signature, &form)? else { return Ok(false) };
             self.device.set_current()?;
             let pinned = Pinned::new(region.start(), form.bytes())?;
-            let slots = (0..form.slots)
-                .map(|_| Ok(Slot { stage: Buffer::new(form.slot)?, marks: Marks::new()? }))
-                .collect::<Result<Vec<_>, CudaError>>()?;
+            let slot = |_| Ok(Slot { stage: Buffer::new(form.slot)?, marks: Marks::new()? });
+            let slots = (0..form.slots).map(slot).collect::<Result<Vec<_>, CudaError>>()?;
             *hosted.net.lock().unwrap_or_else(PoisonError::into_inner) = Some(net);
-            let opened = Opened { form, slots, _pinned: Some(pinned), region };
-            return match hosted.opened.set(opened) {
-                Ok(()) => Ok(true),
-                Err(_) => Err(wrong("it is open already".to_owned())),
-            };
-        }
-        if !fixed {
-            let session =
-                open(&self.environment, &hosted.source, self.gpu, Tuning::default(), None);
-            let session = session.map_err(wrong)?;
-            let session = crate::onnx::made_ready(session, &signature).map_err(wrong)?;
+            (slots, Some(pinned))
+        } else {
+            let source = &hosted.source;
+            let session = open(&self.environment, source, self.gpu, Tuning::default(), None);
+            let session = session
+                .and_then(|session| crate::onnx::made_ready(session, &signature))
+                .map_err(wrong)?;
             *hosted.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
-            let opened = Opened { form, slots: Vec::new(), _pinned: None, region };
-            if hosted.opened.set(opened).is_err() {
-                return Err(wrong("it is open already".to_owned()));
-            }
+            (Vec::new(), None)
+        };
+        match hosted.opened.set(Opened { form, slots, _pinned: pinned, region }) {
+            Ok(()) => Ok(fixed),
+            Err(_) => Err(wrong("it is open already".to_owned())),
         }
-        Ok(false)
     }
 
     /// The fastest of the ways to run it; `None`, if it cannot be captured.

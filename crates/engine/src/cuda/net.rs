@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ort::session::{NoSelectedOutputs, RunOptions, Session};
 
 use super::binding::{Binding, Bound};
-use super::driver::{Buffer, Context, CudaError, Device, Event, Exec, Graph, Green, Stream};
-use super::wire::{Form, captured_size};
+use super::driver::{Buffer, Context, CudaError, Device, Event, Green, Stream};
+use super::graph::{Exec, Graph};
+use super::wire::{Column, Form, captured_size};
 use crate::{EngineError, Signature, TensorSpec};
 
 /// The share that a worker has. Each has another number.
@@ -87,7 +88,7 @@ impl Net {
         form: &Form,
         gpu: usize,
     ) -> Result<Self, EngineError> {
-        let buffers = |columns: &[super::wire::Column]| {
+        let buffers = |columns: &[Column]| {
             columns
                 .iter()
                 .map(|column| Buffer::new(column.item * form.largest))

@@ -240,8 +240,9 @@ impl Opened {
         file: &std::path::Path,
     ) -> Result<Self, EngineError> {
         let wrong = |reason| EngineError::Load { file: file.to_owned(), reason };
-        let forms = Form::fixed(signature).into_iter().chain([Form::plain(signature)]);
-        for form in forms {
+        // What cannot be captured is run as it comes.
+        let fixed = Form::fixed(signature).map(|form| (form, true));
+        for (form, fixed) in fixed.into_iter().chain([(Form::plain(signature), false)]) {
             let region = Region::create(form.bytes());
             let (region, held, path) = region.map_err(|error| wrong(error.to_string()))?;
             let question = Question::Open {
@@ -256,7 +257,6 @@ impl Opened {
                 Err(EngineError::Run(reason)) => return Err(wrong(reason)),
                 Err(error) => return Err(error),
             };
-            let fixed = form.slot != Form::plain(signature).slot;
             if captured || !fixed {
                 let free = crossbeam_channel::unbounded();
                 (0..form.slots).for_each(|slot| _ = free.0.send(slot));

@@ -24,7 +24,7 @@ pub(super) enum Question {
     Unload { model: u32 },
     /// Make it ready to run batches that lie in a region of shared memory.
     Open { model: u32, signature: Signature, region: PathBuf, form: Form },
-    /// Run the batch in a slot: `shapes` for a model that is not captured, by item and input.
+    /// Run the batch in a slot: `heads` for a model that is not captured, by item and input.
     Run { model: u32, slot: usize, size: usize, heads: Option<Vec<Vec<Head>>> },
     /// Take a share: so many multiprocessors for each, of which this one has the `part`-th. None for the whole GPU.
     Share { counts: Option<Vec<u32>>, part: usize },

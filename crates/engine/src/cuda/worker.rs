@@ -6,6 +6,7 @@
 //! three streams, and a slot of memory for each.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::BufReader;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -15,13 +16,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::driver::{CudaError, Device, Event, Stream};
+use super::driver::{CudaError, Device, Event, Green, Stream};
 use super::host::{Host, Hosted};
 use super::mover::{Current, Move, move_on};
 use super::net::{Net, Share};
 use super::pressure::Press;
-use super::wire::{self, Answer, Ask, Failure, Question, Reply};
-use crate::{EngineError, Gpu, Pressure};
+use super::wire::{self, Answer, Ask, Failure, Form, Head, Question, Reply};
+use crate::{EngineError, Gpu, Pressure, Signature};
 
 /// What both the reader and the loader begin batches with.
 pub(super) struct Lanes {
@@ -116,11 +117,19 @@ struct Flight {
     slot: usize,
 }
 
+/// What a worker is asked to run.
+struct Batch {
+    slot: usize,
+    size: usize,
+    /// Of its items, for a model that is not captured.
+    heads: Option<Vec<Vec<Head>>>,
+}
+
 /// What takes long.
 enum Job {
     Load { id: u64, model: u32, file: PathBuf, threads: usize, memory: Option<u64> },
-    Open { id: u64, hosted: Arc<Hosted>, question: Question },
-    Run { id: u64, hosted: Arc<Hosted>, question: Question },
+    Open { id: u64, hosted: Arc<Hosted>, signature: Signature, region: PathBuf, form: Form },
+    Run { id: u64, hosted: Arc<Hosted>, batch: Batch },
     Forget { id: u64, hosted: Arc<Hosted> },
     Press { id: u64, what: Pressure, time: Duration },
 }
@@ -213,11 +222,13 @@ impl Reader {
             Question::Load { model, file, threads, memory } => {
                 self.hand_over(Job::Load { id, model, file, threads, memory });
             }
-            Question::Open { model, .. } => {
+            Question::Open { model, signature, region, form } => {
                 let Some(hosted) = self.find(id, model) else { return };
-                self.hand_over(Job::Open { id, hosted, question: what });
+                self.hand_over(Job::Open { id, hosted, signature, region, form });
             }
-            Question::Run { model, slot, size, .. } => self.run(id, model, (slot, size), what),
+            Question::Run { model, slot, size, heads } => {
+                self.run(id, model, Batch { slot, size, heads });
+            }
             Question::Unload { model } => {
                 let Some(hosted) = self.find(id, model) else { return };
                 self.models.remove(&model);
@@ -261,8 +272,9 @@ impl Reader {
         hosted
     }
 
-    fn run(&mut self, id: u64, model: u32, (slot, size): (usize, usize), question: Question) {
+    fn run(&mut self, id: u64, model: u32, batch: Batch) {
         let Some(hosted) = self.find(id, model) else { return };
+        let Batch { slot, size, .. } = batch;
         let begun = hosted.with_net_soon(|net| {
             let captured = net.has(size);
             captured.then(|| self.lanes.begin(&hosted, net, (slot, size), &self.current.get()))
@@ -273,7 +285,7 @@ impl Reader {
                 end_if_fatal(&error);
                 self.voice.answer(id, Err(error.into()));
             }
-            None => self.hand_over(Job::Run { id, hosted, question }),
+            None => self.hand_over(Job::Run { id, hosted, batch }),
         }
     }
 }
@@ -291,7 +303,7 @@ struct Loader {
 impl Loader {
     fn load(&self, work: &Receiver<Job>) {
         let Self { device, host, lanes, current, voice, flights } = self;
-        let mut press: HashMap<&'static str, Press> = HashMap::new();
+        let mut presses = HashMap::new();
         if let Err(error) = device.set_current() {
             return broken(&error);
         }
@@ -301,13 +313,11 @@ impl Loader {
                     let loaded = host.load(model, file, threads, memory);
                     voice.answer(id, loaded.map(|signature| Reply::Loaded { signature }));
                 }
-                Job::Open { id, hosted, question } => {
-                    let Question::Open { signature, region, form, .. } = question else { continue };
+                Job::Open { id, hosted, signature, region, form } => {
                     let opened = host.open(&hosted, signature, &region, form);
                     voice.answer(id, opened.map(|captured| Reply::Opened { captured }));
                 }
-                Job::Run { id, hosted, question } => {
-                    let Question::Run { slot, size, heads, .. } = question else { continue };
+                Job::Run { id, hosted, batch: Batch { slot, size, heads } } => {
                     match hosted.run_slowly(lanes, (slot, size), heads, &current.get()) {
                         Ok(None) => _ = flights.send(Flight { id, hosted, slot }),
                         Ok(Some(reply)) => voice.answer(id, Ok(reply)),
@@ -321,29 +331,27 @@ impl Loader {
                     voice.answer(id, Ok(Reply::Done));
                 }
                 Job::Press { id, what, time } => {
-                    let share = current.get();
-                    let name = if what == Pressure::L2 { "l2" } else { "dram" };
-                    let pressed = match press.entry(name) {
-                        std::collections::hash_map::Entry::Occupied(entry) => Ok(entry.into_mut()),
-                        std::collections::hash_map::Entry::Vacant(entry) => {
-                            Press::new(what).map(|press| entry.insert(press))
-                        }
-                    };
-                    let rate = pressed.and_then(|press| {
-                        let stream = share
-                            .green
-                            .as_ref()
-                            .map_or_else(Stream::new, |green| green.stream())?;
-                        press.run(&stream, share.multiprocessors, time)
-                    });
-                    voice.answer(
-                        id,
-                        rate.map(|rate| Reply::Pressed { rate }).map_err(EngineError::from),
-                    );
+                    let rate = press_for(&mut presses, &current.get(), what, time);
+                    voice.answer(id, rate.map(|rate| Reply::Pressed { rate }).map_err(Into::into));
                 }
             }
         }
     }
+}
+
+/// Presses on a share; what is needed for it is kept for the next time.
+fn press_for(
+    presses: &mut HashMap<Pressure, Press>,
+    share: &Share,
+    what: Pressure,
+    time: Duration,
+) -> Result<f64, CudaError> {
+    let press = match presses.entry(what) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => entry.insert(Press::new(what)?),
+    };
+    let stream = share.green.as_ref().map_or_else(Stream::new, Green::stream)?;
+    press.run(&stream, share.multiprocessors, time)
 }
 
 /// The thread that waits for batches.

@@ -42,6 +42,7 @@ It needs a GPU of NVIDIA with CUDA 13 and cuDNN 9, and ONNX Runtime for GPUs (`m
 Examples:
   fermata bench gpu                            all of it, in about nine minutes
   fermata bench gpu --only latency             one experiment
+  fermata bench gpu --only serve,recut         two of them
   fermata bench gpu --minutes 3 --out /tmp     a rough look, elsewhere than in docs/results",
         list(&EXPERIMENTS)
     )

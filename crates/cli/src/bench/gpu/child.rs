@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use fermata_onnx::zoo::Net;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -212,6 +213,26 @@ pub(super) fn load_while<T>(
         (sending.join().expect("sending does not panic"), done)
     });
     Ok((loaded?, done?))
+}
+
+/// The arguments of a steady load over gRPC that is counted from its first request on.
+pub(super) fn steady(
+    server: &Server,
+    net: Net,
+    rate: f64,
+    slo_ms: f64,
+    time: Duration,
+) -> Vec<String> {
+    let duration = format!("{:.3}s", time.as_secs_f64());
+    let options = [
+        ("--rate", rate.to_string()),
+        ("--slo-ms", slo_ms.to_string()),
+        ("--warmup", "0".to_owned()),
+        ("--duration", duration),
+        ("--threads", "2".to_owned()),
+    ];
+    let options = options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+    [server.grpc.clone(), net.name().to_owned()].into_iter().chain(options).collect()
 }
 
 /// This program, without what the environment says of options.

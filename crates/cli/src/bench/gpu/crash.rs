@@ -9,7 +9,7 @@ use fermata_sim::symphony::Meter;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use super::child::{Loaded, Progressed, Server, load_while};
+use super::child::{Loaded, Progressed, Server, load_while, steady};
 use super::{Bench, met, write_json, zoo};
 use crate::bench::document::{Section, Table, figure};
 use crate::chart::{Axis, Lines, Mark, Series, grouped};
@@ -54,22 +54,7 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let server = Server::start(rig, &repository, &["--seats", "2", "--shares", "50,50"])?;
     bench.progress.finish_one();
     let (before, all) = (rig.time(BEFORE), rig.time(ALL));
-    let arguments: Vec<String> = [
-        server.grpc.as_str(),
-        NET.name(),
-        "--rate",
-        &RATE.to_string(),
-        "--slo-ms",
-        &SLO_MS.to_string(),
-        "--warmup",
-        "0",
-        "--duration",
-        &format!("{:.3}s", all.as_secs_f64()),
-        "--threads",
-        "2",
-    ]
-    .map(str::to_owned)
-    .into();
+    let arguments = steady(&server, NET, RATE, SLO_MS, all);
     let (loaded, watched) = load_while(&arguments, || watch(&server, before, all))?;
     drop(server);
     bench.progress.finish_one();

@@ -6,7 +6,7 @@ use fermata_onnx::zoo::Net;
 use fermata_sim::symphony::Meter;
 use serde::Serialize;
 
-use super::child::{Loaded, Server, load_while};
+use super::child::{Loaded, Server, load_while, steady};
 use super::{Bench, met, write_json, zoo};
 use crate::bench::document::{Section, Table};
 use crate::chart::grouped;
@@ -38,23 +38,8 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let server = Server::start(rig, &repository, &["--seats", "2", "--shares", "100"])?;
     bench.progress.finish_one();
     let pause = rig.time(PAUSE);
-    let seconds = pause.as_secs_f64() * (rounds * CUTS.len() + 2) as f64;
-    let arguments: Vec<String> = [
-        server.grpc.as_str(),
-        NET.name(),
-        "--rate",
-        &RATE.to_string(),
-        "--slo-ms",
-        &SLO_MS.to_string(),
-        "--warmup",
-        "0",
-        "--duration",
-        &format!("{seconds:.3}s"),
-        "--threads",
-        "2",
-    ]
-    .map(str::to_owned)
-    .into();
+    let time = pause * (rounds * CUTS.len() + 2) as u32;
+    let arguments = steady(&server, NET, RATE, SLO_MS, time);
     let (loaded, cuts) = load_while(&arguments, || {
         let mut cuts = Vec::new();
         for shares in (0..rounds).flat_map(|_| CUTS) {
