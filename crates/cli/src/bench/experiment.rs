@@ -21,7 +21,7 @@ use crate::output;
 /// The arguments of every suite of experiments.
 #[derive(Debug, Arguments)]
 pub(crate) struct SuiteArgs {
-    /// Only this experiment (see below); the sections of the others stay as they are.
+    /// Only this experiment, or these with commas between (see below); the sections of the others stay as they are.
     #[arg(long, value_name = "NAME", env = "FERMATA_ONLY")]
     pub(super) only: Option<String>,
 
