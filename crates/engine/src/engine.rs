@@ -22,6 +22,11 @@ pub trait Engine: Send + Sync {
     /// What it runs on, in words that tell two devices of different speed apart.
     fn device(&self) -> String;
 
+    /// Whether its sessions begin a batch while the one before it runs: it waits on the device then.
+    fn runs_ahead(&self) -> bool {
+        false
+    }
+
     /// Reads a model, far enough to know its signature.
     fn load(&self, source: &Source) -> Result<Arc<dyn Model>, EngineError>;
 }

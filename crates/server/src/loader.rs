@@ -15,7 +15,7 @@ use crate::kinds::Kinds;
 use crate::metrics::ModelMetrics;
 use crate::pool::{MakeSession, Place, PlaceError, Pool, Profiles};
 use crate::profiler::online::{Alone, Online, Subject};
-use crate::profiler::{self, Known, Watch};
+use crate::profiler::{self, Known, Planned, Watch};
 use crate::registry::{Registry, Versions};
 use crate::repository::{
     Device, EngineKind, ModelEntry, RepositoryError, Resolved, Version, resolve,
@@ -223,7 +223,7 @@ impl Loader {
                 Ok(session)
             }
         });
-        let place = self.cpu.add(&entry.name, spec, make, Profiles::Measured);
+        let place = self.cpu.add(&entry.name, spec, make, Profiles::Measured(Planned::Tail));
         Ok((resolved, place.map_err(|error| refused(entry, &error))?, subject))
     }
 }

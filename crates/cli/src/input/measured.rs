@@ -64,15 +64,15 @@ pub(crate) struct CoefficientsRow {
 /// What is known of a model on shares of a GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Measured {
-    /// What 99 % of the batches do not exceed: what plans count with.
-    tails: Grid,
+    /// What half of the batches do not exceed: what a server plans with on a GPU, where the next batch waits if one takes longer.
+    medians: Grid,
     pub(crate) usage: Option<Usage>,
 }
 
 impl Measured {
     /// How long batches take on a share of so many percent.
     pub(crate) fn on_share(&self, percent: u32) -> Profile {
-        self.tails.on_share(percent)
+        self.medians.on_share(percent)
     }
 }
 
@@ -82,14 +82,14 @@ impl MeasuredFile {
         if self.format != FORMAT {
             return Err(format!("format {}: only {FORMAT} is known", self.format));
         }
-        // Medians are for people, but a file in which they are wrong is not to be trusted.
-        self.medians()?;
-        let tails = self.tails()?;
+        // Tails are for people, but a file in which they are wrong is not to be trusted.
+        self.tails()?;
+        let medians = self.medians()?;
         let usage = self.usage.map(UsageRow::check).transpose()?;
-        Ok(Measured { tails, usage })
+        Ok(Measured { medians, usage })
     }
 
-    /// The medians alone: how fast the model is when nobody disturbs it.
+    /// What half of the batches do not exceed: how fast the model is when nobody disturbs it.
     pub(crate) fn medians(&self) -> Result<Grid, String> {
         self.grid(|row| &row.median_ms)
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use fermata_core::{Profile, Span};
-use fermata_server::profiler::{Latency, Measured, Stop};
+use fermata_server::profiler::{Latency, Measured, Planned, Stop};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -89,7 +89,8 @@ impl Kept {
         if batches.is_empty() {
             return Err("has no batches".to_owned());
         }
-        Ok(Measured { batches, stop: Stop::Limit, limit: span(self.limit_ms)? }.profile())
+        let measured = Measured { batches, stop: Stop::Limit, limit: span(self.limit_ms)? };
+        Ok(measured.profile(Planned::Tail))
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use fermata_core::{Profile, Span};
 use fermata_engine::Engine;
-use fermata_server::profiler::{Latency, Measured, Stop};
+use fermata_server::profiler::{Latency, Measured, Planned, Stop};
 use serde::Serialize;
 
 use crate::chart::grouped;
@@ -81,7 +81,7 @@ impl Report {
                 .zip(&measured.batches)
                 .map(|(batch, latency)| Row::new(batch, latency))
                 .collect(),
-            planned_ms: planned(&measured.profile()),
+            planned_ms: planned(&measured.profile(Planned::of(engine))),
             differs_in_length: false,
             not_written,
         }

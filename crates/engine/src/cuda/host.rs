@@ -1,7 +1,7 @@
 //! The models that a worker holds.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -47,6 +47,17 @@ struct Opened {
     // In this order: what is pinned is unpinned before it is unmapped.
     _pinned: Option<Pinned>,
     region: Region,
+}
+
+/// How a model is to be made ready.
+pub(super) struct Opening {
+    pub(super) signature: Signature,
+    /// The memory through which its batches come and go,
+    pub(super) region: PathBuf,
+    /// and how they lie there.
+    pub(super) form: Form,
+    /// The way to run it, where it was found out before.
+    pub(super) tuning: Option<Tuning>,
 }
 
 /// Where a batch lies on the GPU while it is on its way.
@@ -102,26 +113,28 @@ impl Host {
         Ok(signature)
     }
 
-    /// Makes a model ready; true, if it is captured.
+    /// Makes a model ready; in which way it is captured, if it is.
     pub(super) fn open(
         &self,
         hosted: &Hosted,
-        signature: Signature,
-        region: &Path,
-        form: Form,
-    ) -> Result<bool, EngineError> {
+        what: Opening,
+    ) -> Result<Option<Tuning>, EngineError> {
+        let Opening { signature, region, form, tuning } = what;
         let wrong = |reason| EngineError::Load { file: hosted.source.file.clone(), reason };
         let region =
-            Region::open(region, form.bytes()).map_err(|error| wrong(error.to_string()))?;
+            Region::open(&region, form.bytes()).map_err(|error| wrong(error.to_string()))?;
         let fixed = Form::fixed(&signature).as_ref() == Some(&form);
-        let (slots, pinned) = if fixed {
-            let Some(net) = self.capture(hosted, &signature, &form)? else { return Ok(false) };
+        let (tuning, slots, pinned) = if fixed {
+            let known = tuning.map(|tuning| [(tuning, 1.0)]);
+            let candidates = known.as_ref().map_or(&Tuning::CANDIDATES[..], |known| known);
+            let captured = self.capture(hosted, &signature, &form, candidates)?;
+            let Some((tuning, net)) = captured else { return Ok(None) };
             self.device.set_current()?;
             let pinned = Pinned::new(region.start(), form.bytes())?;
             let slot = |_| Ok(Slot { stage: Buffer::new(form.slot)?, marks: Marks::new()? });
             let slots = (0..form.slots).map(slot).collect::<Result<Vec<_>, CudaError>>()?;
             *hosted.net.lock().unwrap_or_else(PoisonError::into_inner) = Some(net);
-            (slots, Some(pinned))
+            (Some(tuning), slots, Some(pinned))
         } else {
             let source = &hosted.source;
             let session = open(&self.environment, source, self.gpu, Tuning::default(), None);
@@ -129,24 +142,25 @@ impl Host {
                 .and_then(|session| crate::onnx::made_ready(session, &signature))
                 .map_err(wrong)?;
             *hosted.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
-            (Vec::new(), None)
+            (None, Vec::new(), None)
         };
         match hosted.opened.set(Opened { form, slots, _pinned: pinned, region }) {
-            Ok(()) => Ok(fixed),
+            Ok(()) => Ok(tuning),
             Err(_) => Err(wrong("it is open already".to_owned())),
         }
     }
 
-    /// The fastest of the ways to run it; `None`, if it cannot be captured.
+    /// The fastest of some ways to run it; `None`, if it cannot be captured.
     fn capture(
         &self,
         hosted: &Hosted,
         signature: &Signature,
         form: &Form,
-    ) -> Result<Option<Net>, EngineError> {
-        let mut best: Option<(f32, Net)> = None;
+        candidates: &[(Tuning, f32)],
+    ) -> Result<Option<(Tuning, Net)>, EngineError> {
+        let mut best: Option<(f32, Tuning, Net)> = None;
         let size = TRIED.min(form.largest);
-        for (tuning, worth) in Tuning::CANDIDATES {
+        for &(tuning, worth) in candidates {
             let (environment, source, gpu) =
                 (self.environment.clone(), hosted.source.clone(), self.gpu);
             let expected = signature.clone();
@@ -173,11 +187,11 @@ impl Host {
                 continue;
             }
             let ms = net.time(size, &self.device)?;
-            if best.as_ref().is_none_or(|(least, _)| ms < worth * *least) {
-                best = Some((ms, net));
+            if best.as_ref().is_none_or(|(least, ..)| ms < worth * *least) {
+                best = Some((ms, tuning, net));
             }
         }
-        Ok(best.map(|(_, net)| net))
+        Ok(best.map(|(_, tuning, net)| (tuning, net)))
     }
 }
 

@@ -2,17 +2,23 @@
 
 #![expect(unsafe_code, reason = "ONNX Runtime is given a stream by its address")]
 
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
 use ort::environment::Environment;
 use ort::ep::cuda::ConvAlgorithmSearch;
 use ort::ep::{ArenaExtendStrategy, CUDA};
 use ort::session::Session;
+use serde::{Deserialize, Serialize};
 
 use super::driver::Stream;
 use crate::Source;
 use crate::onnx::{file, one_line};
 
 /// A way to run a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tuning {
     /// Channels last, as tensor cores want them.
     nhwc: bool,
@@ -37,6 +43,23 @@ impl Tuning {
 
     fn search(self) -> ConvAlgorithmSearch {
         if self.search { ConvAlgorithmSearch::Exhaustive } else { ConvAlgorithmSearch::Heuristic }
+    }
+}
+
+/// A model's file, when it was written, and the GPU.
+pub(super) type TuningKey = (PathBuf, Option<SystemTime>, String);
+
+/// The ways that were chosen, so that the next seat, or one that comes back, need not measure again.
+#[derive(Debug, Default)]
+pub(super) struct Tunings(Mutex<HashMap<TuningKey, Tuning>>);
+
+impl Tunings {
+    pub(super) fn get(&self, key: &TuningKey) -> Option<Tuning> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
+    }
+
+    pub(super) fn keep(&self, key: TuningKey, tuning: Tuning) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, tuning);
     }
 }
 

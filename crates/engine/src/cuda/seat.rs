@@ -12,6 +12,7 @@ use crossbeam_channel::{Receiver, Sender};
 use fermata_core::Span;
 
 use super::link::{Link, Pending};
+use super::provider::{Tuning, TuningKey};
 use super::region::Region;
 use super::wire::{Form, Head, Question, Reply, captured_size};
 use super::workers::Workers;
@@ -75,6 +76,10 @@ impl Engine for WorkerSeat {
         self.gpu.share_name(count)
     }
 
+    fn runs_ahead(&self) -> bool {
+        true
+    }
+
     fn load(&self, source: &Source) -> Result<Arc<dyn Model>, EngineError> {
         let written = source.file.metadata().and_then(|file| file.modified()).ok();
         let mut state = self.lock();
@@ -100,8 +105,14 @@ impl Engine for WorkerSeat {
         let loaded =
             link.ask(Question::Load { model: number, file, threads, memory }).map_err(wrong)?;
         let Reply::Loaded { signature } = loaded else { return Err(strange(&loaded)) };
-        let file = source.file.clone();
-        let model = Loaded { link, number, file, signature, opened: Mutex::default() };
+        let model = Loaded {
+            link,
+            number,
+            signature,
+            key: (source.file.clone(), written, self.gpu.name.clone()),
+            workers: self.workers.clone(),
+            opened: Mutex::default(),
+        };
         let model = Arc::new(model);
         self.lock().models.insert(source.file.clone(), (written, Arc::downgrade(&model)));
         Ok(Arc::new(WorkerModel(model)))
@@ -178,8 +189,11 @@ struct WorkerModel(Arc<Loaded>);
 struct Loaded {
     link: Arc<Link>,
     number: u32,
-    file: PathBuf,
     signature: Signature,
+    /// Its file, and by what it is known in which way it runs.
+    key: TuningKey,
+    /// Who knows it.
+    workers: Arc<Workers>,
     /// What its sessions have in common: one seat runs a batch at a time, whoever begins it.
     opened: Mutex<Option<Arc<Opened>>>,
 }
@@ -197,12 +211,15 @@ impl Model for WorkerModel {
             // Otherwise than it was read: the worker has room for one way to run a model.
             Some(_) => {
                 let reason = "it is open with another signature".to_owned();
-                return Err(EngineError::Load { file: model.file.clone(), reason });
+                return Err(EngineError::Load { file: model.key.0.clone(), reason });
             }
             None => {
-                let made =
-                    Arc::new(Opened::new(&model.link, model.number, signature, &model.file)?);
-                opened.insert(made).clone()
+                let known = model.workers.tunings.get(&model.key);
+                let made = Opened::new(&model.link, model.number, signature, &model.key.0, known)?;
+                if let Some(tuning) = made.tuning {
+                    model.workers.tunings.keep(model.key.clone(), tuning);
+                }
+                opened.insert(Arc::new(made)).clone()
             }
         };
         Ok(Box::new(WorkerSession { _model: model.clone(), opened: there }))
@@ -222,7 +239,8 @@ struct Opened {
     model: u32,
     signature: Signature,
     form: Form,
-    captured: bool,
+    /// In which way it is captured, if it is.
+    tuning: Option<Tuning>,
     region: Region,
     /// Open for as long as the worker may look for it.
     _file: File,
@@ -238,6 +256,7 @@ impl Opened {
         model: u32,
         signature: &Signature,
         file: &std::path::Path,
+        known: Option<Tuning>,
     ) -> Result<Self, EngineError> {
         let wrong = |reason| EngineError::Load { file: file.to_owned(), reason };
         // What cannot be captured is run as it comes.
@@ -250,14 +269,15 @@ impl Opened {
                 signature: signature.clone(),
                 region: path,
                 form: form.clone(),
+                tuning: known,
             };
-            let captured = match link.ask(question) {
-                Ok(Reply::Opened { captured }) => captured,
+            let tuning = match link.ask(question) {
+                Ok(Reply::Opened { tuning }) => tuning,
                 Ok(reply) => return Err(strange(&reply)),
                 Err(EngineError::Run(reason)) => return Err(wrong(reason)),
                 Err(error) => return Err(error),
             };
-            if captured || !fixed {
+            if tuning.is_some() || !fixed {
                 let free = crossbeam_channel::unbounded();
                 (0..form.slots).for_each(|slot| _ = free.0.send(slot));
                 let (link, signature) = (link.clone(), signature.clone());
@@ -267,7 +287,7 @@ impl Opened {
                     model,
                     signature,
                     form,
-                    captured,
+                    tuning,
                     region,
                     _file: held,
                     free,
@@ -280,7 +300,7 @@ impl Opened {
 
     /// The size at which a batch of so many runs.
     fn size_of(&self, size: usize) -> usize {
-        if self.captured { captured_size(size, self.form.largest) } else { size }
+        if self.tuning.is_some() { captured_size(size, self.form.largest) } else { size }
     }
 
     fn note_warm(&self, size: usize) {
@@ -291,7 +311,7 @@ impl Opened {
     /// Brings a batch together in a slot. What is not captured is described.
     fn gather(&self, slot: usize, batch: &[Inputs]) -> Result<Option<Vec<Vec<Head>>>, EngineError> {
         let start = slot * self.form.slot;
-        if self.captured {
+        if self.tuning.is_some() {
             for (row, inputs) in batch.iter().enumerate() {
                 for (column, input) in self.form.inputs.iter().zip(inputs) {
                     self.region.write(start + column.at + row * column.item, &input.data);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::provider::Tuning;
 use crate::{DataType, Pressure, Signature};
 
 /// What a worker is asked, with a number that the answer has too.
@@ -22,8 +23,8 @@ pub(super) enum Question {
     Load { model: u32, file: PathBuf, threads: usize, memory: Option<u64> },
     /// Forget it, and give its memory back.
     Unload { model: u32 },
-    /// Make it ready to run batches that lie in a region of shared memory.
-    Open { model: u32, signature: Signature, region: PathBuf, form: Form },
+    /// Make it ready to run batches that lie in a region of shared memory; in this way, if one is known.
+    Open { model: u32, signature: Signature, region: PathBuf, form: Form, tuning: Option<Tuning> },
     /// Run the batch in a slot: `heads` for a model that is not captured, by item and input.
     Run { model: u32, slot: usize, size: usize, heads: Option<Vec<Vec<Head>>> },
     /// Take a share: so many multiprocessors for each, of which this one has the `part`-th. None for the whole GPU.
@@ -48,8 +49,8 @@ pub(super) enum Reply {
     Done,
     /// A model was read.
     Loaded { signature: Signature },
-    /// A model is ready; captured, or else to be run as it comes.
-    Opened { captured: bool },
+    /// A model is ready; captured in this way, or else to be run as it comes.
+    Opened { tuning: Option<Tuning> },
     /// A batch ran for so long. `heads` are those of its outputs, of a model that is not captured.
     Ran { ns: u64, heads: Option<Vec<Vec<Head>>> },
     /// Bytes.

@@ -17,12 +17,12 @@ use std::thread;
 use std::time::Duration;
 
 use super::driver::{CudaError, Device, Event, Green, Stream};
-use super::host::{Host, Hosted};
+use super::host::{Host, Hosted, Opening};
 use super::mover::{Current, Move, move_on};
 use super::net::{Net, Share};
 use super::pressure::Press;
-use super::wire::{self, Answer, Ask, Failure, Form, Head, Question, Reply};
-use crate::{EngineError, Gpu, Pressure, Signature};
+use super::wire::{self, Answer, Ask, Failure, Head, Question, Reply};
+use crate::{EngineError, Gpu, Pressure};
 
 /// What both the reader and the loader begin batches with.
 pub(super) struct Lanes {
@@ -128,7 +128,7 @@ struct Batch {
 /// What takes long.
 enum Job {
     Load { id: u64, model: u32, file: PathBuf, threads: usize, memory: Option<u64> },
-    Open { id: u64, hosted: Arc<Hosted>, signature: Signature, region: PathBuf, form: Form },
+    Open { id: u64, hosted: Arc<Hosted>, what: Opening },
     Run { id: u64, hosted: Arc<Hosted>, batch: Batch },
     Forget { id: u64, hosted: Arc<Hosted> },
     Press { id: u64, what: Pressure, time: Duration },
@@ -222,9 +222,10 @@ impl Reader {
             Question::Load { model, file, threads, memory } => {
                 self.hand_over(Job::Load { id, model, file, threads, memory });
             }
-            Question::Open { model, signature, region, form } => {
+            Question::Open { model, signature, region, form, tuning } => {
                 let Some(hosted) = self.find(id, model) else { return };
-                self.hand_over(Job::Open { id, hosted, signature, region, form });
+                let what = Opening { signature, region, form, tuning };
+                self.hand_over(Job::Open { id, hosted, what });
             }
             Question::Run { model, slot, size, heads } => {
                 self.run(id, model, Batch { slot, size, heads });
@@ -313,9 +314,9 @@ impl Loader {
                     let loaded = host.load(model, file, threads, memory);
                     voice.answer(id, loaded.map(|signature| Reply::Loaded { signature }));
                 }
-                Job::Open { id, hosted, signature, region, form } => {
-                    let opened = host.open(&hosted, signature, &region, form);
-                    voice.answer(id, opened.map(|captured| Reply::Opened { captured }));
+                Job::Open { id, hosted, what } => {
+                    let opened = host.open(&hosted, what);
+                    voice.answer(id, opened.map(|tuning| Reply::Opened { tuning }));
                 }
                 Job::Run { id, hosted, batch: Batch { slot, size, heads } } => {
                     match hosted.run_slowly(lanes, (slot, size), heads, &current.get()) {

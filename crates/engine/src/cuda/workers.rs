@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::link::Link;
 use super::mps::Mps;
+use super::provider::Tunings;
 use super::seat::WorkerSeat;
 use crate::{EngineError, Gpu, Seat};
 
@@ -18,6 +19,7 @@ pub struct Workers {
     program: PathBuf,
     folders: Vec<PathBuf>,
     mps: Mutex<Option<Mps>>,
+    pub(super) tunings: Tunings,
     /// Seats that are not closed.
     seats: AtomicUsize,
 }
@@ -45,7 +47,13 @@ impl Workers {
     /// Workers of another program, which takes the same subcommand.
     pub fn of<P: AsRef<Path>>(program: PathBuf, folders: impl IntoIterator<Item = P>) -> Arc<Self> {
         let folders = folders.into_iter().map(|folder| folder.as_ref().to_owned()).collect();
-        Arc::new(Self { program, folders, mps: Mutex::default(), seats: AtomicUsize::new(0) })
+        Arc::new(Self {
+            program,
+            folders,
+            mps: Mutex::default(),
+            tunings: Tunings::default(),
+            seats: AtomicUsize::new(0),
+        })
     }
 
     /// The GPUs of this machine; the error says what is missing.

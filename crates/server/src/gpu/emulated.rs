@@ -84,6 +84,10 @@ impl Engine for EmulatedSeat {
     }
 
     /// A file has two numbers: the milliseconds of each request, and of each batch, on a whole GPU.
+    fn runs_ahead(&self) -> bool {
+        true
+    }
+
     fn load(&self, source: &Source) -> Result<Arc<dyn Model>, EngineError> {
         self.loads.fetch_add(1, SeqCst);
         let refuse = |reason: &str| EngineError::Load {

@@ -13,7 +13,7 @@ use super::{By, Gpus};
 use crate::kinds::Told;
 use crate::loader::shortest_of;
 use crate::pool::{MakeSession, Place, PlaceError, Profiles};
-use crate::profiler::Known;
+use crate::profiler::{Known, Planned};
 use crate::repository::{ModelEntry, RepositoryError, Resolved};
 
 /// Seats that are started again are waited for so long before a model is loaded without them.
@@ -80,7 +80,7 @@ impl Gpus {
         let ready = model.clone();
         let make: Arc<MakeSession> =
             Arc::new(move |seat| ready.session(seat).map(|session| Box::new(session) as _));
-        self.pool.add(model.name(), spec, make, Profiles::Measured)
+        self.pool.add(model.name(), spec, make, Profiles::Measured(Planned::Median))
     }
 
     /// Makes sessions for whoever runs a model's requests alone: on some seat, beside what it serves.

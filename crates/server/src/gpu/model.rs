@@ -16,7 +16,7 @@ use fermata_engine::{
 use super::classes::Share;
 use super::estimate::estimate;
 use super::station::Station;
-use crate::profiler::{self, Cache, CacheKey, Options};
+use crate::profiler::{self, Cache, CacheKey, Options, Planned};
 use crate::repository::{ModelEntry, Resolved};
 use crate::served::Served;
 
@@ -171,7 +171,7 @@ impl OnGpus {
             Cache::of(&self.source.file).load(&key, self.slo, self.signature.max_batch)
         });
         if let Some(kept) = kept {
-            let profile = up_to(&kept.profile(), known.max_batch());
+            let profile = up_to(&kept.profile(Planned::Median), known.max_batch());
             let of_gpu = known.measured.entry(share.gpu.clone()).or_default();
             of_gpu.insert(share.multiprocessors, profile.clone());
             return Some(profile);
@@ -213,7 +213,7 @@ impl fmt::Debug for OnGpus {
 
 /// Bytes a nanosecond, at which inputs are gathered into the memory of a seat, by one thread, and copied to the GPU, which takes less. That it is hidden
 /// behind the batch before matters, and not how long it takes.
-const GATHER: u64 = 7;
+const GATHER: u64 = 6;
 
 /// To bring the input of one request to a seat. What may have any length is taken to be short: most of it is.
 fn on_the_way(signature: &Signature) -> Span {

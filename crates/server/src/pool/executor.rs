@@ -166,7 +166,9 @@ impl Post {
         }
         let planned = batch.start + if batch.spread { took } else { latency };
         let tell = || {
-            let overrun = clock.now() - planned;
+            let now = clock.now();
+            let overrun = now - planned;
+            tracing::trace!(%executor, %model, size, ?now, ?planned, ?took, ?latency, "a batch ended");
             inbox.send(Message::Ran(Ran { executor, class, model, size, took, latency, overrun }));
         };
         // Where the device goes on with the next batch already, dispatch must know as soon as can be that it does.
@@ -276,6 +278,8 @@ impl State {
                 Begun::Ended { began, took: span(began.elapsed()), outputs }
             }
         };
+        let took = span(began.elapsed());
+        tracing::trace!(executor = %self.post.executor, size = self.inputs.len(), ?took, "a batch was begun");
         if let Begun::Ended { outputs: Ok(_), .. } = begun {
             self.inputs.clear();
         } else {

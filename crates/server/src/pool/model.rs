@@ -7,7 +7,7 @@ use fermata_dispatch::ModelSpec;
 
 use super::CLASS;
 use super::executor::Ran;
-use crate::profiler::Correction;
+use crate::profiler::{Correction, Planned};
 
 /// What a model's profiles are worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,14 +15,16 @@ pub(crate) enum Profiles {
     /// They are true, as those of what is emulated are.
     True,
     /// They were measured, and follow what batches take, each on its class.
-    Measured,
+    Measured(Planned),
 }
 
 impl Profiles {
     fn correction(self, profile: &Option<Arc<Profile>>, slo: Span) -> Option<Correction> {
         match self {
             Self::True => None,
-            Self::Measured => Some(Correction::new((**profile.as_ref()?).clone(), slo)),
+            Self::Measured(planned) => {
+                Some(Correction::new((**profile.as_ref()?).clone(), slo, planned))
+            }
         }
     }
 }
@@ -135,8 +137,10 @@ mod tests {
 
     #[test]
     fn what_is_seen_on_a_class_corrects_that_class_only() {
-        let mut model =
-            Model::new(spec(vec![profile(1.0), None, profile(2.0)]), Profiles::Measured);
+        let mut model = Model::new(
+            spec(vec![profile(1.0), None, profile(2.0)]),
+            Profiles::Measured(Planned::Tail),
+        );
         let news = slow_down(&mut model, 2, 2.0);
         assert_eq!((alone(&news, 0), alone(&news, 2)), (2.0, 8.0));
         assert!(news.profile(ClassId(1)).is_none());
@@ -146,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_was_learned_of_a_class_stays_when_another_comes_or_goes() {
-        let mut model = Model::new(spec(vec![profile(1.0)]), Profiles::Measured);
+        let mut model = Model::new(spec(vec![profile(1.0)]), Profiles::Measured(Planned::Tail));
         slow_down(&mut model, 0, 1.0);
         let both = model.respec(&spec(vec![profile(1.0), profile(2.0)]));
         assert_eq!((alone(&both, 0), alone(&both, 1)), (4.0, 4.0));
@@ -170,7 +174,7 @@ mod tests {
             latency: Span::from_ms(2.0),
             overrun: Span::ZERO,
         };
-        let mut measured = Model::new(spec(vec![profile(1.0)]), Profiles::Measured);
+        let mut measured = Model::new(spec(vec![profile(1.0)]), Profiles::Measured(Planned::Tail));
         for at in 0..100 {
             let now = Time::from_ms(at as f64);
             assert_eq!(model.observe(now, &ran(0, 1)), None);

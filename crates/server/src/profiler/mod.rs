@@ -21,7 +21,7 @@ pub use correct::Corrector;
 pub use lengths::LengthTable;
 pub use measure::{Options, Step, measure, ones, warm};
 pub use stretch::Stretch;
-pub use table::{Latency, Measured, Stop};
+pub use table::{Latency, Measured, Planned, Stop};
 
 use crate::kinds::Told;
 use crate::repository::RunTime;
@@ -40,10 +40,10 @@ pub enum Correction {
 
 impl Correction {
     /// Begins with a profile of a model with this SLO.
-    pub fn new(profile: Profile, slo: Span) -> Self {
+    pub fn new(profile: Profile, slo: Span, planned: Planned) -> Self {
         match profile.spread() {
             Some(spread) => Self::Spread(Stretch::new(spread.clone(), slo)),
-            None => Self::Point(Corrector::new(profile, slo)),
+            None => Self::Point(Corrector::new(profile, slo, planned)),
         }
     }
 
@@ -138,7 +138,7 @@ pub(crate) fn cached_or_measured(
     let key = CacheKey::of(engine, source, signature, &options)?;
     if let Some(measured) = cache.load(&key, slo, signature.max_batch) {
         warm(session, signature, measured.max_batch(), shapes)?;
-        return Ok(Known::of(measured.profile(), run_time));
+        return Ok(Known::of(measured.profile(Planned::of(engine)), run_time));
     }
     let file = source.file.display();
     tracing::info!(%file, "measuring latency by batch size");
@@ -150,7 +150,7 @@ pub(crate) fn cached_or_measured(
     if let Err(error) = cache.store(&key, &measured) {
         tracing::warn!(%file, %error, "the profile cannot be kept");
     }
-    Ok(Known::of(measured.profile(), run_time))
+    Ok(Known::of(measured.profile(Planned::of(engine)), run_time))
 }
 
 fn cached_or_measured_lengths(

@@ -1,6 +1,7 @@
 //! What was measured: latencies by batch size, and the profile that is dispatched by.
 
 use fermata_core::{Profile, Span};
+use fermata_engine::Engine;
 
 /// The share of the SLO that a request alone is planned to take at most, if it can be that fast: the margin, and the time until
 /// a request is decided about, need some of it.
@@ -43,20 +44,42 @@ pub enum Stop {
     Time,
 }
 
+/// Which of the times that a batch may take dispatch plans with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planned {
+    /// What nearly all stay below, where an executor is told of a batch when it is free: one that takes longer than planned makes all of its
+    /// requests late, and those behind it; one that takes less only leaves its executor idle for that little.
+    Tail,
+    /// What half of them stay below, where batches are told ahead: the next one waits on the device, and begins when this one ends, be it a little later
+    /// than planned. Were each planned to take long, each would come a little too late for a device that has nothing else to do.
+    Median,
+}
+
+impl Planned {
+    /// For an engine.
+    pub fn of(engine: &dyn Engine) -> Self {
+        if engine.runs_ahead() { Self::Median } else { Self::Tail }
+    }
+}
+
 impl Measured {
-    /// What the dispatcher plans with: the tail, not the mean. A batch that takes longer than planned makes all of
-    /// its requests late, and those behind it; one that takes less only leaves its executor idle for that little.
+    /// What the dispatcher plans with.
     ///
     /// A model that is fast enough is never planned to be too slow: on a machine that was busy, the tail may be far
     /// beyond the SLO, but were nothing run for that, nobody would find out how fast the model is.
-    pub fn profile(&self) -> Profile {
+    pub fn profile(&self, planned: Planned) -> Profile {
         let first = &self.batches[0];
         let longest = (ALONE_SHARE * self.limit.0 as f64).max(first.median.0 as f64);
         let scale = (longest / first.tail.0.max(1) as f64).min(1.0);
         // A clock that does not tick between two readings has seen no more than this.
-        let planned =
-            |latency: &Latency| Span((latency.tail.0 as f64 * scale).round() as u64).max(Span(1));
-        Profile::from_table(self.batches.iter().map(planned))
+        let latency = |latency: &Latency| {
+            let latency = match planned {
+                Planned::Tail => Span((latency.tail.0 as f64 * scale).round() as u64),
+                Planned::Median => latency.median,
+            };
+            latency.max(Span(1))
+        };
+        Profile::from_table(self.batches.iter().map(latency))
             .expect("there is at least one size, and none is zero")
     }
 
@@ -145,14 +168,15 @@ mod tests {
         for latency in &mut busy.batches {
             latency.tail = latency.median * 10;
         }
-        let profile = busy.profile();
+        let profile = busy.profile(Planned::Tail);
         assert_eq!(
             (profile.latency(1), profile.latency(2)),
             (Span::from_ms(15.0), Span::from_ms(30.0))
         );
         busy.limit = Span::from_ms(3.0);
-        assert_eq!(busy.profile().shortest(), Span::from_ms(4.0));
+        assert_eq!(busy.profile(Planned::Tail).shortest(), Span::from_ms(4.0));
         busy.limit = Span::from_ms(1000.0);
-        assert_eq!(busy.profile().shortest(), Span::from_ms(40.0));
+        assert_eq!(busy.profile(Planned::Tail).shortest(), Span::from_ms(40.0));
+        assert_eq!(busy.profile(Planned::Median).shortest(), Span::from_ms(4.0));
     }
 }

@@ -97,6 +97,10 @@ impl Engine for FakeSeat {
         self.gpu.name.clone()
     }
 
+    fn runs_ahead(&self) -> bool {
+        true
+    }
+
     fn load(&self, source: &Source) -> Result<Arc<dyn Model>, EngineError> {
         let formula = Formula::parse(&source.file).ok_or_else(|| EngineError::Load {
             file: source.file.clone(),

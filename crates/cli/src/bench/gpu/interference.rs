@@ -46,7 +46,7 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let names: Vec<&'static str> = nets.iter().map(|net| net.name()).collect();
     let count = rig.count(PAIRS, 60);
     bench.progress.expect(1 + nets.len() * BATCHES.len() + count);
-    let (workers, gpu) = (rig.workers()?, &rig.device);
+    let (workers, gpu) = (rig.workers(), &rig.device);
     workers.run_side_by_side()?;
     let seats: Vec<Arc<dyn Seat>> = (0..2).map(|_| workers.seat(gpu)).collect::<Result<_, _>>()?;
     let most = BATCHES[BATCHES.len() - 1];

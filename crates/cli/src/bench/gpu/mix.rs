@@ -18,7 +18,7 @@ const NETS: [Net; 3] = [Net::LeNet, Net::MobileNetV2, Net::BertShort];
 /// Their objectives on the server: the longest of any scenario.
 const SLO_MAX_MS: f64 = 8.0;
 /// How the GPU is cut; the first is time sharing.
-const CUTS: [&[u32]; 3] = [&[100], &[50, 50], &[25, 25, 25, 25]];
+const CUTS: [&[u32]; 4] = [&[100], &[50, 50], &[33, 33, 34], &[25, 25, 25, 25]];
 /// What is asked for: so much more with shares.
 const MORE: f64 = 0.30;
 /// How long each rate is tried, in milliseconds.

@@ -34,6 +34,8 @@ pub(super) struct Rig {
     pub(super) seed: u64,
     /// What times are multiplied by.
     pace: f64,
+    /// They remember in which way models run best.
+    workers: Arc<Workers>,
     lab: RefCell<Option<Lab>>,
 }
 
@@ -53,12 +55,14 @@ impl Rig {
             return Err(InputError::Argument { name: "--minutes", reason });
         }
         let quick = if args.suite.quick { 0.3 } else { 1.0 };
+        let workers = workers().map_err(|error| no_gpu(error.to_string()))?;
         Ok(Self {
-            device: find(args.gpu)?,
+            device: find(&workers, args.gpu)?,
             models: args.models.clone(),
             profiles: args.profiles.clone(),
             seed: args.suite.seed,
             pace: quick * minutes / MINUTES,
+            workers,
             lab: RefCell::new(None),
         })
     }
@@ -80,8 +84,8 @@ impl Rig {
     }
 
     /// Workers of this program.
-    pub(super) fn workers(&self) -> Result<Arc<Workers>, EngineError> {
-        workers()
+    pub(super) fn workers(&self) -> &Arc<Workers> {
+        &self.workers
     }
 
     /// The seat, which is started when it is first asked for.
@@ -89,7 +93,7 @@ impl Rig {
         let mut lab = self.lab.borrow_mut();
         if lab.is_none() {
             let gpu = self.device.clone();
-            let seat = self.workers()?.seat(&gpu)?;
+            let seat = self.workers.seat(&gpu)?;
             *lab = Some(Lab { gpu, seat, subjects: Vec::new() });
         }
         Ok(RefMut::map(lab, |lab| lab.as_mut().expect("it was just started")))
@@ -157,15 +161,17 @@ fn workers() -> Result<Arc<Workers>, EngineError> {
 }
 
 /// The GPU of a number.
-fn find(number: usize) -> Result<Gpu, InputError> {
-    let refuse = |reason: String| InputError::Argument { name: "--gpu", reason };
-    let gpus = workers().and_then(|workers| workers.gpus());
-    let gpus = gpus.map_err(|error| refuse(error.to_string()))?;
+fn find(workers: &Workers, number: usize) -> Result<Gpu, InputError> {
+    let gpus = workers.gpus().map_err(|error| no_gpu(error.to_string()))?;
     let found = gpus.iter().find(|gpu| gpu.index == number).cloned();
     found.ok_or_else(|| match gpus.len() {
-        0 => refuse("this machine has no GPU that CUDA can use".to_owned()),
-        _ => refuse(format!("there is no GPU {number}: the last is {}", gpus.len() - 1)),
+        0 => no_gpu("this machine has no GPU that CUDA can use".to_owned()),
+        _ => no_gpu(format!("there is no GPU {number}: the last is {}", gpus.len() - 1)),
     })
+}
+
+fn no_gpu(reason: String) -> InputError {
+    InputError::Argument { name: "--gpu", reason }
 }
 
 /// The batch sizes that the engine runs, up to the largest that is measured here.
@@ -179,10 +185,13 @@ pub(super) fn sweep(
     sizes: &[usize],
     enough: Enough,
 ) -> anyhow::Result<Vec<Looped>> {
-    let one = |&size: &usize| {
-        // The first batches of a size are slow.
-        alone(subject.side(size), Enough { batches: 2, time: Duration::ZERO, ..enough })?;
-        Ok(alone(subject.side(size), enough)?)
-    };
-    sizes.iter().map(one).collect()
+    warm(subject, sizes)?;
+    sizes.iter().map(|&size| Ok(alone(subject.side(size), enough)?)).collect()
+}
+
+/// Runs each of these sizes twice: the first batches are slow.
+pub(super) fn warm(subject: &mut Subject, sizes: &[usize]) -> anyhow::Result<()> {
+    let twice = Enough { batches: 2, time: Duration::ZERO, at_most: Duration::MAX };
+    sizes.iter().try_for_each(|&size| alone(subject.side(size), twice).map(drop))?;
+    Ok(())
 }

@@ -17,7 +17,7 @@ use crate::inference::{Answer, Call, InferError};
 use crate::kinds::{Kinds, Told};
 use crate::metrics::ModelMetrics;
 use crate::profiler::online::{Alone, Subject};
-use crate::profiler::{Known, Watch};
+use crate::profiler::{Known, Planned, Watch};
 use crate::proto;
 use crate::served::Served;
 
@@ -161,7 +161,7 @@ pub(super) fn serve(pool: &Arc<Pool>, make: Arc<MakeSession>, slo_ms: f64) -> Ar
     let signature = Signature { max_batch: 16, inputs, outputs, length: None };
     let Known { ledger, .. } = Known::of(profile.clone(), None);
     let spec = Arc::new(ModelSpec::uniform(slo, profile));
-    let place = pool.add("m", spec, make.clone(), Profiles::Measured).unwrap();
+    let place = pool.add("m", spec, make.clone(), Profiles::Measured(Planned::Tail)).unwrap();
     let alone = Alone { make, watch: Watch::Wall, ledger };
     let subject = Subject::new("m", Kinds::new(Told::Alike), None, alone, None);
     Arc::new(Served::new(
