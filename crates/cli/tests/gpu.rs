@@ -101,11 +101,15 @@ fn what_a_gpu_computes_is_what_the_processor_computes() {
     // Captured ones; then one that has any shape, and strings.
     for name in ["add", "identity_fp16", "fixed", "doubled", "mean", "dynamic", "words"] {
         let expected = run(&on_cpu(), name, &[1, 2, 7]).unwrap();
-        for percents in [&[100][..], &[20, 80], &[50, 50]] {
-            seat.set_share(&Cut::new(percents, all, step).unwrap(), 0).unwrap();
-            let found = run(seat.as_ref(), name, &[1, 2, 7]);
-            let found = found.unwrap_or_else(|error| panic!("{name} on {percents:?}: {error}"));
-            assert_eq!(found, expected, "{name} on {percents:?}");
+        for percents in [&[100][..], &[20, 80], &[50, 50], &[33, 33, 34], &[25, 25, 25, 25]] {
+            let cut = Cut::new(percents, all, step).unwrap();
+            // The last one has what is left.
+            for part in [0, percents.len() - 1] {
+                seat.set_share(&cut, part).unwrap();
+                let found = run(seat.as_ref(), name, &[1, 2, 7]);
+                let found = found.unwrap_or_else(|error| panic!("{name} on {percents:?}: {error}"));
+                assert_eq!(found, expected, "{name} on {percents:?}");
+            }
         }
     }
 }

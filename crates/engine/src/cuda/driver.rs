@@ -22,6 +22,11 @@ pub(super) struct CudaError {
 }
 
 impl CudaError {
+    /// The driver could do it, but not with this device.
+    pub(super) fn unavailable(what: &'static str) -> Self {
+        Self { what, code: CUresult::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION }
+    }
+
     /// Whether nothing can run in this process any more: an error of the device, of the driver or of a kernel, which stays. Not one about what was
     /// asked for.
     pub(super) fn is_fatal(&self) -> bool {
@@ -105,6 +110,11 @@ impl Device {
         Ok(device)
     }
 
+    /// As the driver knows it.
+    pub(super) fn handle(&self) -> sys::CUdevice {
+        self.device
+    }
+
     /// The context of what runs on all of it.
     pub(super) fn context(&self) -> Context {
         Context { handle: self.context, stays: true }
@@ -136,7 +146,7 @@ impl Device {
     }
 
     /// All its multiprocessors.
-    fn whole(&self) -> Result<sys::CUdevResource> {
+    pub(super) fn whole(&self) -> Result<sys::CUdevResource> {
         // SAFETY: a structure of numbers; zero is one that is not valid yet.
         let mut whole: sys::CUdevResource = unsafe { std::mem::zeroed() };
         let kind = sys::CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM;
@@ -155,51 +165,6 @@ impl Device {
         let step = if sm.smCoscheduledAlignment == 0 { 8 } else { sm.smCoscheduledAlignment };
         Ok((sm.smCount, step))
     }
-
-    /// A context of the `part`-th share, where a GPU is cut into shares of so many multiprocessors.
-    ///
-    /// Each is cut off from what those before it left, so that shares of one cut have none in common, whoever makes them.
-    pub(super) fn share(&self, counts: &[u32], part: usize) -> Result<Green> {
-        let mut rest = self.whole()?;
-        // SAFETY: a structure of numbers; zero is one that is not valid yet.
-        let (mut mine, mut left) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        for &count in &counts[..=part] {
-            // SAFETY: it was asked for multiprocessors.
-            let all = unsafe { rest.__bindgen_anon_1.sm.smCount };
-            if count >= all {
-                mine = rest;
-                break;
-            }
-            let mut groups: c_uint = 1;
-            // SAFETY: there is room for one group, and it is told so.
-            let code = unsafe {
-                sys::cuDevSmResourceSplitByCount(
-                    &raw mut mine,
-                    &raw mut groups,
-                    &raw const rest,
-                    &raw mut left,
-                    0,
-                    count,
-                )
-            };
-            check("cut off a share", code)?;
-            rest = left;
-        }
-        let (mut description, mut green) = (null_mut(), null_mut());
-        let flags = sys::CUgreenCtxCreate_flags::CU_GREEN_CTX_DEFAULT_STREAM as c_uint;
-        // SAFETY: it reads one resource.
-        let code =
-            unsafe { sys::cuDevResourceGenerateDesc(&raw mut description, &raw mut mine, 1) };
-        check("describe a share", code)?;
-        // SAFETY: it writes one handle.
-        let code =
-            unsafe { sys::cuGreenCtxCreate(&raw mut green, description, self.device, flags) };
-        check("make a share", code)?;
-        let mut context = null_mut();
-        // SAFETY: the handle was just made.
-        check("context of a share", unsafe { sys::cuCtxFromGreenCtx(&raw mut context, green) })?;
-        Ok(Green { green, context })
-    }
 }
 
 /// Where kernels run: on the whole GPU, or on a share.
@@ -208,42 +173,6 @@ pub(super) struct Context {
     pub(super) handle: sys::CUcontext,
     /// It stays until the process ends, so that another never has the same handle.
     pub(super) stays: bool,
-}
-
-/// A share of a GPU: what runs in its context has its multiprocessors only.
-#[derive(Debug)]
-pub(super) struct Green {
-    green: sys::CUgreenCtx,
-    context: sys::CUcontext,
-}
-
-// SAFETY: as with contexts.
-unsafe impl Send for Green {}
-// SAFETY: as with contexts.
-unsafe impl Sync for Green {}
-
-impl Green {
-    /// The context of what runs here.
-    pub(super) fn context(&self) -> Context {
-        Context { handle: self.context, stays: false }
-    }
-
-    /// A stream whose work runs on this share.
-    pub(super) fn stream(&self) -> Result<Stream> {
-        let mut stream = null_mut();
-        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
-        // SAFETY: the share is there for as long as this value.
-        let code = unsafe { sys::cuGreenCtxStreamCreate(&raw mut stream, self.green, flags, 0) };
-        check("stream of a share", code)?;
-        Ok(Stream(stream))
-    }
-}
-
-impl Drop for Green {
-    fn drop(&mut self) {
-        // SAFETY: it is made once and destroyed once. Whoever has work on it keeps it.
-        unsafe { sys::cuGreenCtxDestroy(self.green) };
-    }
 }
 
 /// Work in order.

@@ -2,13 +2,14 @@
 //!
 //! The server's side: `workers.rs` starts them, `seat.rs` is a seat as an engine, `link.rs` the line to it. The worker's side:
 //! `worker.rs` its threads, `mover.rs` the one that changes its share, `host.rs` its models, `net.rs` one of them as captured graphs, `binding.rs` and `provider.rs` what is
-//! asked of ONNX Runtime, `driver.rs` and `graph.rs` what is asked of CUDA. Between them `wire.rs` and `region.rs`: messages, and shared memory.
+//! asked of ONNX Runtime, `driver.rs`, `graph.rs` and `green.rs` what is asked of CUDA. Between them `wire.rs` and `region.rs`: messages, and shared memory.
 //!
 //! Why processes: an error on a GPU ends the context that all of a process shares, and what ONNX Runtime holds with it.
 
 mod binding;
 mod driver;
 mod graph;
+mod green;
 mod host;
 mod link;
 mod mover;

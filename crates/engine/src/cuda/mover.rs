@@ -5,6 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::driver::{CudaError, Device, Stream};
+use super::green::Green;
 use super::host::Hosted;
 use super::net::{Ready, Share, made_ready};
 use super::wire::Reply;
@@ -99,7 +100,7 @@ fn make(
             let count = counts.get(part).copied();
             let count =
                 count.ok_or_else(|| EngineError::Run(format!("there is no share {part}")))?;
-            (Some(device.share(counts, part)?), count)
+            (Some(Green::new(device, counts, part)?), count)
         }
     };
     Ok(Share { number, device: *device, green, multiprocessors })

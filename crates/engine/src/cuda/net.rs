@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ort::session::{NoSelectedOutputs, RunOptions, Session};
 
 use super::binding::{Binding, Bound};
-use super::driver::{Buffer, Context, CudaError, Device, Event, Green, Stream};
+use super::driver::{Buffer, Context, CudaError, Device, Event, Stream};
 use super::graph::{Exec, Graph};
+use super::green::Green;
 use super::wire::{Column, Form, captured_size};
 use crate::{EngineError, Signature, TensorSpec};
 

@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::driver::{CudaError, Device, Event, Green, Stream};
+use super::driver::{CudaError, Device, Event, Stream};
+use super::green::Green;
 use super::host::{Host, Hosted, Opening};
 use super::mover::{Current, Move, move_on};
 use super::net::{Net, Share};

@@ -1,0 +1,200 @@
+//! Shares of a GPU: green contexts, each with multiprocessors of its own.
+//!
+//! A GPU is split once, into equal groups and what is left: neither can be split again. A share is some of the groups, or what is left. Every worker
+//! makes the same split and takes its part, so that the shares of one cut have nothing in common, whoever makes them.
+
+#![expect(unsafe_code, reason = "the driver is a C library")]
+
+use std::ffi::c_uint;
+use std::ops::Range;
+use std::ptr::null_mut;
+
+use cudarc::driver::sys;
+
+use super::driver::{Context, CudaError, Device, Result, Stream, check};
+
+/// A share of a GPU: what runs in its context has its multiprocessors only.
+#[derive(Debug)]
+pub(super) struct Green {
+    green: sys::CUgreenCtx,
+    context: sys::CUcontext,
+}
+
+// SAFETY: as with contexts.
+unsafe impl Send for Green {}
+// SAFETY: as with contexts.
+unsafe impl Sync for Green {}
+
+impl Green {
+    /// The `part`-th share of a GPU that is cut into shares of so many multiprocessors.
+    pub(super) fn new(device: &Device, counts: &[u32], part: usize) -> Result<Self> {
+        let (all, step) = device.multiprocessors()?;
+        let whole = device.whole()?;
+        // Large groups are as good as can be had: their multiprocessors lie next to each other. There are not always enough of them.
+        let mut last = CudaError::unavailable("cut off a share");
+        let cut_off = cut_off(counts, all, step);
+        for size in [common(&counts[..cut_off]), step] {
+            let place = Place::of(counts, part, cut_off, size);
+            match split(&whole, place.groups, size) {
+                Ok((groups, left)) if groups.len() == place.groups => {
+                    return match place.mine {
+                        Some(mine) => Self::of(device, groups[mine].to_vec()),
+                        None => Self::of(device, vec![left]),
+                    };
+                }
+                Ok(_) => {}
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Of multiprocessors that one split gave.
+    fn of(device: &Device, mut resources: Vec<sys::CUdevResource>) -> Result<Self> {
+        let (mut description, mut green) = (null_mut(), null_mut());
+        let flags = sys::CUgreenCtxCreate_flags::CU_GREEN_CTX_DEFAULT_STREAM as c_uint;
+        let count = resources.len() as c_uint;
+        // SAFETY: it reads as many resources as there are.
+        let code = unsafe {
+            sys::cuDevResourceGenerateDesc(&raw mut description, resources.as_mut_ptr(), count)
+        };
+        check("describe a share", code)?;
+        // SAFETY: it writes one handle.
+        let code =
+            unsafe { sys::cuGreenCtxCreate(&raw mut green, description, device.handle(), flags) };
+        check("make a share", code)?;
+        let mut context = null_mut();
+        // SAFETY: the handle was just made.
+        check("context of a share", unsafe { sys::cuCtxFromGreenCtx(&raw mut context, green) })?;
+        Ok(Self { green, context })
+    }
+
+    /// The context of what runs here.
+    pub(super) fn context(&self) -> Context {
+        Context { handle: self.context, stays: false }
+    }
+
+    /// A stream whose work runs on this share.
+    pub(super) fn stream(&self) -> Result<Stream> {
+        let mut stream = null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
+        // SAFETY: the share is there for as long as this value.
+        let code = unsafe { sys::cuGreenCtxStreamCreate(&raw mut stream, self.green, flags, 0) };
+        check("stream of a share", code)?;
+        Ok(Stream(stream))
+    }
+}
+
+impl Drop for Green {
+    fn drop(&mut self) {
+        // SAFETY: it is made once and destroyed once. Whoever has work on it keeps it.
+        unsafe { sys::cuGreenCtxDestroy(self.green) };
+    }
+}
+
+/// At most so many groups of so many multiprocessors, and what is left; all of it, if there are to be none.
+fn split(
+    whole: &sys::CUdevResource,
+    groups: usize,
+    size: u32,
+) -> Result<(Vec<sys::CUdevResource>, sys::CUdevResource)> {
+    if groups == 0 {
+        return Ok((Vec::new(), *whole));
+    }
+    // SAFETY: structures of numbers; zero is one that is not valid yet.
+    let (mut made, mut left) = unsafe { (vec![std::mem::zeroed(); groups], std::mem::zeroed()) };
+    let mut count = groups as c_uint;
+    // SAFETY: there is room for as many groups as it is told.
+    let code = unsafe {
+        sys::cuDevSmResourceSplitByCount(
+            made.as_mut_ptr(),
+            &raw mut count,
+            whole,
+            &raw mut left,
+            0,
+            size,
+        )
+    };
+    check("cut off a share", code)?;
+    made.truncate(count as usize);
+    Ok((made, left))
+}
+
+/// Where a share lies.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    /// How many groups are split off.
+    groups: usize,
+    /// Which of them it has. None: what is left.
+    mine: Option<Range<usize>>,
+}
+
+impl Place {
+    /// Of the `part`-th share, where the first `cut_off` are cut off in groups of so many multiprocessors.
+    fn of(counts: &[u32], part: usize, cut_off: usize, size: u32) -> Self {
+        let end = |parts: usize| (counts[..parts].iter().sum::<u32>() / size) as usize;
+        let mine = (part < cut_off).then(|| end(part)..end(part + 1));
+        Self { groups: end(cut_off), mine }
+    }
+}
+
+/// How many shares are cut off: all of them; or all but the last, which has what is left, where that is no more than it wants or too little
+/// for another.
+fn cut_off(counts: &[u32], all: u32, step: u32) -> usize {
+    counts.len() - usize::from(counts.iter().sum::<u32>() + step > all)
+}
+
+/// The largest group of which all of these can be made.
+fn common(counts: &[u32]) -> u32 {
+    let divisor = |mut a: u32, mut b: u32| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    counts.iter().copied().fold(0, divisor).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(groups: usize, mine: Option<Range<usize>>) -> Place {
+        Place { groups, mine }
+    }
+
+    #[test]
+    fn two_shares_are_one_group_and_the_rest() {
+        let counts = [24, 108];
+        assert_eq!((cut_off(&counts, 132, 8), common(&counts[..1])), (1, 24));
+        assert_eq!(Place::of(&counts, 0, 1, 24), place(1, Some(0..1)));
+        assert_eq!(Place::of(&counts, 1, 1, 24), place(1, None));
+        assert_eq!(Place::of(&counts, 1, 1, 8), place(3, None), "in smaller groups as well");
+    }
+
+    #[test]
+    fn what_is_too_little_for_a_share_goes_to_the_last() {
+        assert_eq!(cut_off(&[64, 64], 132, 8), 1);
+        assert_eq!(cut_off(&[64, 56], 132, 8), 2);
+        assert_eq!((cut_off(&[132], 132, 8), cut_off(&[24], 132, 8)), (0, 1));
+    }
+
+    #[test]
+    fn shares_have_no_group_in_common_and_leave_none_over() {
+        for counts in [&[40, 40, 52][..], &[32, 32, 32, 36], &[64, 24, 32, 12], &[40, 48], &[132]] {
+            let cut_off = cut_off(counts, 132, 8);
+            for size in [common(&counts[..cut_off]), 8] {
+                let mut next = 0;
+                for part in 0..counts.len() {
+                    let Place { groups, mine } = Place::of(counts, part, cut_off, size);
+                    let Some(mine) = mine else {
+                        assert_eq!((groups, part), (next, counts.len() - 1), "{counts:?}");
+                        continue;
+                    };
+                    assert_eq!((mine.start, mine.len() as u32 * size), (next, counts[part]));
+                    next = mine.end;
+                }
+            }
+        }
+    }
+}
