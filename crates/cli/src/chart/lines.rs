@@ -1,9 +1,9 @@
 //! Lines over two axes: curves, stairs, cumulative distributions, scattered points.
 
 use super::axis::{Axis, HORIZONTAL_ROOM, VERTICAL_ROOM};
-use super::colour;
 use super::figure::{Entry, Panel, draw_head};
 use super::svg::{Anchor, Area, Svg, Type};
+use super::{PALETTE, colour};
 
 /// A chart of lines.
 pub struct Lines {
@@ -105,7 +105,7 @@ impl Panel for Lines {
             let place = |&(px, py): &(f64, f64)| (x.x(area, px), y.y(area, py));
             let finite = series.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
             let placed: Vec<(f64, f64)> = finite.map(place).collect();
-            draw_series(svg, series, &placed, colour(number));
+            draw_series(svg, (number, series), &placed);
         }
     }
 }
@@ -146,13 +146,19 @@ impl Lines {
 
 fn entry((number, series): (usize, &Series)) -> Entry<'_> {
     let patch = series.shape == Shape::Dots;
-    Entry { name: &series.name, colour: colour(number), dashed: series.dashed, patch }
+    Entry { name: &series.name, colour: colour(number), dashed: is_dashed(number, series), patch }
 }
 
-fn draw_series(svg: &mut Svg, series: &Series, points: &[(f64, f64)], colour: &str) {
+/// Colours that come again are told apart by their dashes.
+fn is_dashed(number: usize, series: &Series) -> bool {
+    series.dashed || number >= PALETTE.len()
+}
+
+fn draw_series(svg: &mut Svg, (number, series): (usize, &Series), points: &[(f64, f64)]) {
+    let (colour, dashed) = (colour(number), is_dashed(number, series));
     match series.shape {
-        Shape::Line | Shape::LineAndDots => svg.path(points, colour, 2.0, series.dashed),
-        Shape::Stairs => svg.path(&stairs(points), colour, 2.0, series.dashed),
+        Shape::Line | Shape::LineAndDots => svg.path(points, colour, 2.0, dashed),
+        Shape::Stairs => svg.path(&stairs(points), colour, 2.0, dashed),
         Shape::Dots => {}
     }
     if matches!(series.shape, Shape::Dots | Shape::LineAndDots) {
@@ -181,6 +187,14 @@ mod tests {
         let expected = [(1.0, 0.0), (1.0, 0.25), (2.0, 0.75), (5.0, 1.0)];
         assert_eq!(cumulative(&[2.0, 5.0, f64::NAN, 1.0, 2.0]), expected);
         assert!(cumulative(&[]).is_empty());
+    }
+
+    #[test]
+    fn more_lines_than_colours_are_told_apart() {
+        let line = |number: usize| Series::line(format!("line {number}"), vec![(0.0, 1.0)]);
+        let lines: Vec<Series> = (0..10).map(line).collect();
+        let looks = lines.iter().enumerate().map(entry).map(|entry| (entry.colour, entry.dashed));
+        assert_eq!(looks.collect::<std::collections::HashSet<_>>().len(), 10);
     }
 
     #[test]
