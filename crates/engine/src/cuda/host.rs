@@ -158,40 +158,68 @@ impl Host {
         form: &Form,
         candidates: &[(Tuning, f32)],
     ) -> Result<Option<(Tuning, Net)>, EngineError> {
+        // Kernels may have to be compiled, which takes one thread for each of them.
+        let mut made: Vec<_> = thread::scope(|scope| {
+            let one = |&(tuning, _): &(Tuning, f32)| {
+                scope.spawn(move || self.captured_in(hosted, signature, form, tuning))
+            };
+            let threads: Vec<_> = candidates.iter().map(one).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
+        });
+        if made.iter().all(Result::is_err) && made.len() > 1 {
+            // There may be no memory for all of them at once.
+            made = vec![self.captured_in(hosted, signature, form, candidates[0].0)];
+        }
         let mut best: Option<(f32, Tuning, Net)> = None;
-        let size = TRIED.min(form.largest);
-        for &(tuning, worth) in candidates {
-            let (environment, source, gpu) =
-                (self.environment.clone(), hosted.source.clone(), self.gpu);
-            let expected = signature.clone();
-            let open = move |stream: &Stream| {
-                let wrong = |reason| EngineError::Load { file: source.file.clone(), reason };
-                let session =
-                    open(&environment, &source, gpu, tuning, Some(stream)).map_err(wrong)?;
-                // The file may have been replaced.
-                compatible::check(&file::specs(&session).map_err(wrong)?, &expected)
-                    .map_err(wrong)?;
-                Ok(session)
-            };
-            let net = Net::new(Box::new(open), signature.clone(), form, self.gpu);
-            let mut net = match net {
-                Ok(net) => net,
-                // There may be no memory for two.
-                Err(_) if best.is_some() => continue,
-                Err(error) => return Err(error),
-            };
-            if let Err(error) = net.capture(size) {
-                if std::env::var_os("ORT_LOG").is_some() {
-                    eprintln!("fermata gpu-worker: {}: {error}", hosted.source.file.display());
+        let mut wrong = None;
+        for (net, &(tuning, worth)) in made.into_iter().zip(candidates) {
+            match net {
+                Ok(Some(net)) => {
+                    let ms = net.time(TRIED.min(form.largest), &self.device)?;
+                    if best.as_ref().is_none_or(|(least, ..)| ms < worth * *least) {
+                        best = Some((ms, tuning, net));
+                    }
                 }
-                continue;
-            }
-            let ms = net.time(size, &self.device)?;
-            if best.as_ref().is_none_or(|(least, ..)| ms < worth * *least) {
-                best = Some((ms, tuning, net));
+                Ok(None) => wrong = wrong.or(Some(Ok(None))),
+                Err(error) => wrong = wrong.or(Some(Err(error))),
             }
         }
-        Ok(best.map(|(_, tuning, net)| (tuning, net)))
+        match (best, wrong) {
+            (Some((_, tuning, mut net)), _) => {
+                net.capture_ahead()?;
+                Ok(Some((tuning, net)))
+            }
+            (None, wrong) => wrong.unwrap_or(Ok(None)),
+        }
+    }
+
+    /// A model in one way to run it, with one size captured; `None`, if it cannot be captured.
+    fn captured_in(
+        &self,
+        hosted: &Hosted,
+        signature: &Signature,
+        form: &Form,
+        tuning: Tuning,
+    ) -> Result<Option<Net>, EngineError> {
+        self.device.set_current()?;
+        let (environment, source, gpu) =
+            (self.environment.clone(), hosted.source.clone(), self.gpu);
+        let expected = signature.clone();
+        let open = move |stream: &Stream| {
+            let wrong = |reason| EngineError::Load { file: source.file.clone(), reason };
+            let session = open(&environment, &source, gpu, tuning, Some(stream)).map_err(wrong)?;
+            // The file may have been replaced.
+            compatible::check(&file::specs(&session).map_err(wrong)?, &expected).map_err(wrong)?;
+            Ok(session)
+        };
+        let mut net = Net::new(Box::new(open), signature.clone(), form, self.gpu, self.device)?;
+        if let Err(error) = net.capture(TRIED.min(form.largest)) {
+            if std::env::var_os("ORT_LOG").is_some() {
+                eprintln!("fermata gpu-worker: {}: {error}", hosted.source.file.display());
+            }
+            return Ok(None);
+        }
+        Ok(Some(net))
     }
 }
 

@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ort::session::{NoSelectedOutputs, RunOptions, Session};
-
 use super::binding::{Binding, Bound};
-use super::driver::{Buffer, Context, CudaError, Device, Event, Stream};
+use super::capture::{Capturing, Open, Runner, Shot};
+use super::driver::{Buffer, Context, CudaError, Device, Event};
 use super::graph::{Exec, Graph};
 use super::green::Green;
 use super::wire::{Column, Form, captured_size};
@@ -35,16 +34,10 @@ impl Share {
 pub(super) struct Net {
     // In this order they are given back: graphs refer to the session's memory.
     sizes: BTreeMap<usize, Captured>,
-    session: Session,
-    /// Makes one more.
-    open: Box<Open>,
+    runner: Runner,
+    capturing: Capturing,
     /// A size of it has kernels that are unloaded when the session runs another shape: from then on each size has a session of its own.
     apart: bool,
-    /// On which it is captured.
-    stream: Stream,
-    options: RunOptions<NoSelectedOutputs>,
-    signature: Signature,
-    gpu: usize,
     largest: usize,
     pub(super) inputs: Vec<Buffer>,
     pub(super) outputs: Vec<Buffer>,
@@ -57,11 +50,8 @@ struct Captured {
     runs: u64,
     _binding: Binding,
     /// Its own, where sizes are apart.
-    _session: Option<Session>,
+    _runner: Option<Runner>,
 }
-
-/// Makes a session that runs on a stream.
-pub(super) type Open = dyn Fn(&Stream) -> Result<Session, EngineError> + Send;
 
 /// A capture, and where it is ready. Held for as long as it takes to make it ready.
 pub(super) struct Twin {
@@ -76,10 +66,10 @@ pub(super) struct Ready {
     share: Arc<Share>,
 }
 
-/// Engines are slow the first time, and settle on how to run at the second.
-const WARM_UPS: usize = 2;
 /// How often a batch is timed to compare ways to run it.
 const TIMED: usize = 10;
+/// Sizes that are apart are captured with the model, up to this one, and larger ones when they are first run.
+const AT_ONCE_MAX: usize = 64;
 
 impl Net {
     /// Of sessions that `open` makes.
@@ -88,6 +78,7 @@ impl Net {
         signature: Signature,
         form: &Form,
         gpu: usize,
+        device: Device,
     ) -> Result<Self, EngineError> {
         let buffers = |columns: &[Column]| {
             columns
@@ -95,20 +86,24 @@ impl Net {
                 .map(|column| Buffer::new(column.item * form.largest))
                 .collect::<Result<Vec<_>, CudaError>>()
         };
+        let bound = |specs: &[TensorSpec], buffers: &[Buffer]| {
+            let both = specs.iter().zip(buffers);
+            both.map(|(spec, buffer)| Bound { spec: spec.clone(), place: buffer.place }).collect()
+        };
         let (inputs, outputs) = (buffers(&form.inputs)?, buffers(&form.outputs)?);
-        let mut options = RunOptions::new().map_err(failed)?;
-        options.disable_device_sync().map_err(failed)?;
-        let stream = Stream::new()?;
-        let session = open(&stream)?;
-        Ok(Self {
-            sizes: BTreeMap::new(),
-            session,
+        let capturing = Capturing {
             open,
-            apart: false,
-            stream,
-            options,
+            inputs: bound(&signature.inputs, &inputs),
+            outputs: bound(&signature.outputs, &outputs),
             signature,
             gpu,
+            device,
+        };
+        Ok(Self {
+            sizes: BTreeMap::new(),
+            runner: capturing.runner()?,
+            capturing,
+            apart: false,
             largest: form.largest,
             inputs,
             outputs,
@@ -128,31 +123,29 @@ impl Net {
     /// Captures batches of so many. Nothing of this model may run meanwhile.
     pub(super) fn capture(&mut self, size: usize) -> Result<(), EngineError> {
         let size = self.size_of(size);
-        let batch = (self.signature.max_batch > 0).then_some(size);
-        let bound = |specs: &'_ [TensorSpec], buffers: &[Buffer]| -> Vec<Bound> {
-            let both = specs.iter().zip(buffers);
-            both.map(|(spec, buffer)| Bound { spec: spec.clone(), place: buffer.place }).collect()
-        };
-        let inputs = bound(&self.signature.inputs, &self.inputs);
-        let outputs = bound(&self.signature.outputs, &self.outputs);
-        let mut own = if self.apart { Some((self.open)(&self.stream)?) } else { None };
-        let session = own.as_mut().unwrap_or(&mut self.session);
-        let binding = Binding::new(session, self.gpu, batch, &inputs, &outputs).map_err(failed)?;
-        let options = &self.options;
-        for _ in 0..WARM_UPS {
-            binding.run(session, options).map_err(failed)?;
-            self.stream.wait()?;
+        if self.apart {
+            return self.capture_apart(&[size]);
         }
-        let mut twin = || -> Result<_, EngineError> {
-            let graph = self.stream.capture(|| binding.run(session, options).map_err(failed))?;
-            Ok(Arc::new(Mutex::new(Twin { graph, ready: None })))
-        };
-        let twins = [twin()?, twin()?];
-        let first = twins[0].lock().unwrap_or_else(PoisonError::into_inner);
-        self.apart |= first.graph.is_compiled_on_the_way()?;
-        drop(first);
-        let captured = Captured { twins, runs: 0, _binding: binding, _session: own };
-        self.sizes.insert(size, captured);
+        let shot = self.capturing.capture(&mut self.runner, size)?;
+        self.apart = shot.graphs[0].is_compiled_on_the_way()?;
+        self.sizes.insert(size, Captured::new(shot, None));
+        Ok(())
+    }
+
+    /// Captures the sizes that would take seconds each later, and take not much longer all together now.
+    pub(super) fn capture_ahead(&mut self) -> Result<(), EngineError> {
+        if !self.apart {
+            return Ok(());
+        }
+        let all = 1..=self.largest.min(AT_ONCE_MAX);
+        let missing = all.filter(|&size| self.size_of(size) == size && !self.has(size));
+        self.capture_apart(&missing.collect::<Vec<_>>())
+    }
+
+    fn capture_apart(&mut self, sizes: &[usize]) -> Result<(), EngineError> {
+        let made = self.capturing.capture_apart(sizes)?.into_iter();
+        let captured = made.map(|(size, runner, shot)| (size, Captured::new(shot, Some(runner))));
+        self.sizes.extend(captured);
         Ok(())
     }
 
@@ -163,12 +156,12 @@ impl Net {
         let exec = twin.graph.ready(device.context())?;
         drop(twin);
         let (first, last) = (Event::new()?, Event::new()?);
-        self.stream.launch(&exec)?;
-        self.stream.record(&first)?;
+        self.runner.stream.launch(&exec)?;
+        self.runner.stream.record(&first)?;
         for _ in 0..TIMED {
-            self.stream.launch(&exec)?;
+            self.runner.stream.launch(&exec)?;
         }
-        self.stream.record(&last)?;
+        self.runner.stream.record(&last)?;
         last.wait()?;
         Ok(last.since(&first)? / TIMED as f32)
     }
@@ -217,6 +210,12 @@ impl Ready {
 }
 
 impl Captured {
+    fn new(shot: Shot, runner: Option<Runner>) -> Self {
+        let Shot { graphs, binding } = shot;
+        let twins = graphs.map(|graph| Arc::new(Mutex::new(Twin { graph, ready: None })));
+        Self { twins, runs: 0, _binding: binding, _runner: runner }
+    }
+
     /// What is ready on a share. A twin that is held is being made ready, and is not.
     fn on(&self, share: &Share) -> Option<Arc<Ready>> {
         let there = self.twins.iter().filter_map(|twin| twin.try_lock().ok()?.ready.clone());
@@ -247,8 +246,4 @@ pub(super) fn made_ready(twin: &Mutex<Twin>, share: &Arc<Share>) -> Result<Arc<R
     let ready = Arc::new(Ready { share: share.clone(), exec });
     twin.ready = Some(ready.clone());
     Ok(ready)
-}
-
-fn failed(error: ort::Error) -> EngineError {
-    EngineError::Run(crate::onnx::one_line(&error))
 }

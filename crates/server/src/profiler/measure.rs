@@ -81,9 +81,10 @@ fn measure_by(
     let max = signature.max_batch.max(1);
     let item = item(signature, &options.shapes).map_err(EngineError::Run)?;
     let budget = Span(u64::try_from(options.budget.as_nanos()).unwrap_or(u64::MAX));
-    let mut bench = Bench { clock, session, batch: vec![item; max], deadline: clock() + budget };
     // Where batches are padded, those of the sizes that are run are timed, and the others take as long as the next.
-    let pads = (1..=max).any(|size| bench.session.runs_as(size) != size);
+    let pads = (1..=max).any(|size| session.runs_as(size) != size);
+    let deadline = clock() + budget;
+    let mut bench = Bench { clock, session, batch: vec![item; max], pads, deadline };
     let is_timed = |&size: &usize| match pads {
         true => size == 1 || bench.session.runs_as(size) == size,
         false => is_on_grid(size),
@@ -177,6 +178,8 @@ struct Bench<'a> {
     clock: &'a dyn Fn() -> Span,
     session: &'a mut dyn Session,
     batch: Vec<Inputs>,
+    /// Batches are padded to some sizes, each of which is made ready when it is first run.
+    pads: bool,
     /// When all should be done.
     deadline: Span,
 }
@@ -197,8 +200,13 @@ impl Bench<'_> {
         visits: usize,
         samples: &mut Vec<Span>,
     ) -> Result<(), EngineError> {
+        let first = (self.clock)();
         self.time(size)?;
         let begin = (self.clock)();
+        if self.pads {
+            // To compile for a size may take seconds. That is no reason to serve smaller batches only.
+            self.deadline += begin - first;
+        }
         let share = Span((self.deadline - begin).0 / visits as u64);
         for run in 0..RUNS_MAX / 2 {
             if run >= RUNS_MIN && (self.clock)() >= begin + share {
@@ -500,7 +508,12 @@ mod tests {
     #[test]
     fn a_batch_that_is_padded_takes_as_long_as_the_size_at_which_it_runs() {
         let time = Arc::new(AtomicU64::new(0));
-        let latency = |_: usize, size: usize| Ok(1.0 + size.next_multiple_of(8) as f64);
+        // For each of them something has to be compiled, which takes most of the time that there is to measure.
+        let mut compiled = std::collections::BTreeSet::new();
+        let latency = |_: usize, size: usize| {
+            let size = size.next_multiple_of(8);
+            Ok(1.0 + size as f64 + if compiled.insert(size) { 4000.0 } else { 0.0 })
+        };
         let device = Device { time: Arc::clone(&time), latency, sizes: Vec::new() };
         let inputs =
             vec![TensorSpec { name: "x".to_owned(), datatype: DataType::Fp32, shape: vec![1] }];

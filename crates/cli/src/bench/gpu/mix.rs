@@ -78,11 +78,12 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
             let goodput_rps = load(&arguments)?.goodput_rps.unwrap_or(0.0);
             let (scenario, shares) = (scene.name, cut.to_vec());
             all.push(Found { scenario, shares, goodput_rps, simulated_rps });
+            // What was found stays, whatever becomes of the next cut.
+            write_json(bench, "mix", &all)?;
             bench.progress.finish_one();
         }
     }
     drop(server);
-    write_json(bench, "mix", &all)?;
     Ok(section(&all))
 }
 
