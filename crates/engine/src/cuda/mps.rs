@@ -10,6 +10,9 @@ pub(super) struct Mps {
     folder: PathBuf,
 }
 
+/// The beginning of the names of their folders; the number of the process follows.
+const PREFIX: &str = "fermata-mps-";
+
 const CONTROL: &str = "nvidia-cuda-mps-control";
 const PIPES: &str = "CUDA_MPS_PIPE_DIRECTORY";
 const LOGS: &str = "CUDA_MPS_LOG_DIRECTORY";
@@ -17,7 +20,12 @@ const LOGS: &str = "CUDA_MPS_LOG_DIRECTORY";
 impl Mps {
     /// Starts it; the error says what is missing.
     pub(super) fn start() -> Result<Self, String> {
-        let folder = std::env::temp_dir().join(format!("fermata-mps-{}", std::process::id()));
+        let all = std::env::temp_dir();
+        // Whoever was killed has left theirs running.
+        for folder in left_behind(&all) {
+            drop(Self { folder });
+        }
+        let folder = all.join(format!("{PREFIX}{}", std::process::id()));
         std::fs::create_dir_all(&folder)
             .map_err(|error| format!("{}: {error}", folder.display()))?;
         let service = Self { folder };
@@ -57,7 +65,39 @@ impl Drop for Mps {
     }
 }
 
+/// The folders of processes that are no more.
+fn left_behind(all: &Path) -> Vec<PathBuf> {
+    let is_left = |folder: &PathBuf| {
+        let name = folder.file_name().and_then(|name| name.to_str());
+        let process = name.and_then(|name| name.strip_prefix(PREFIX));
+        let process = process.and_then(|process| process.parse::<u32>().ok());
+        process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists())
+    };
+    // Where nobody may look, there is nothing to be found.
+    let entries = std::fs::read_dir(all).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(is_left).collect()
+}
+
 fn remove(folder: &Path) {
     // What the service still writes there is of no use to anybody.
     let _ = std::fs::remove_dir_all(folder);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_dead_left_behind_is_found_and_nothing_else() {
+        let all = std::env::temp_dir().join(format!("fermata-mps-test-{}", std::process::id()));
+        // Process numbers end far below.
+        let dead = all.join(format!("{PREFIX}{}", u32::MAX));
+        for folder in [&dead, &all.join(format!("{PREFIX}{}", std::process::id()))] {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        std::fs::create_dir_all(all.join(format!("{PREFIX}other"))).unwrap();
+        assert_eq!(left_behind(&all), [dead]);
+        remove(&all);
+        assert!(left_behind(&all).is_empty());
+    }
 }

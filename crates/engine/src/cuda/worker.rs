@@ -1,7 +1,7 @@
 //! A worker: the process that has a seat. It is asked over a socket, which it finds as its standard input, and ends with it.
 //!
-//! Four threads: this one reads what is asked and begins batches, which takes microseconds; the *loader* does what takes longer
-//! (loading, capturing, models that cannot be captured); the *finisher* waits for batches and answers; the *mover* makes models ready
+//! Five threads: this one reads what is asked and begins batches, which takes microseconds; the *loader* does what takes longer
+//! (loading, capturing), the *runner* runs models that cannot be captured; the *finisher* waits for batches and answers; the *mover* makes models ready
 //! on another share beside the one on which they run (`mover.rs`). While a batch runs, the next is copied in and the one before it out:
 //! three streams, and a slot of memory for each.
 
@@ -147,24 +147,25 @@ pub fn work(gpu: usize, folders: &[PathBuf]) -> Result<(), EngineError> {
     let host = Arc::new(Host::new(gpu, device, folders)?);
     let (flights, landing) = channel();
     let (jobs, work) = channel();
+    let (batches, plain) = channel();
     spawn("finisher", {
         let voice = voice.clone();
         move || finish(&device, &landing, &voice)
     })?;
     let (multiprocessors, _) = device.multiprocessors()?;
     let current = Arc::new(Current::new(Share { number: 0, device, green: None, multiprocessors }));
-    spawn("loader", {
-        let (voice, flights) = (voice.clone(), flights.clone());
+    // What is loaded does not keep waiting what is served.
+    for (name, work) in [("loader", work), ("runner", plain)] {
         let loader = Loader {
             device,
             host: host.clone(),
             lanes: lanes.clone(),
             current: current.clone(),
-            voice,
-            flights,
+            voice: voice.clone(),
+            flights: flights.clone(),
         };
-        move || loader.load(&work)
-    })?;
+        spawn(name, move || loader.load(&work))?;
+    }
     let (moves, orders) = channel();
     spawn("mover", {
         let (current, lanes, voice) = (current.clone(), lanes.clone(), voice.clone());
@@ -175,7 +176,8 @@ pub fn work(gpu: usize, folders: &[PathBuf]) -> Result<(), EngineError> {
         }
     })?;
     let models = HashMap::new();
-    let mut reader = Reader { device, host, lanes, voice, flights, jobs, moves, current, models };
+    let mut reader =
+        Reader { device, host, lanes, voice, flights, jobs, batches, moves, current, models };
     let mut lines = BufReader::new(socket);
     let mut line = Vec::new();
     // Whatever ends the socket ends the worker.
@@ -211,7 +213,10 @@ struct Reader {
     lanes: Arc<Lanes>,
     voice: Arc<Voice>,
     flights: Sender<Flight>,
+    /// To the loader,
     jobs: Sender<Job>,
+    /// and to the runner.
+    batches: Sender<Job>,
     moves: Sender<Move>,
     current: Arc<Current>,
     models: HashMap<u32, Arc<Hosted>>,
@@ -286,6 +291,10 @@ impl Reader {
             Some(Err(error)) => {
                 end_if_fatal(&error);
                 self.voice.answer(id, Err(error.into()));
+            }
+            None if batch.heads.is_some() => {
+                // The runner ends with the process only.
+                let _ = self.batches.send(Job::Run { id, hosted, batch });
             }
             None => self.hand_over(Job::Run { id, hosted, batch }),
         }
