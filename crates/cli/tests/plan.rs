@@ -390,8 +390,11 @@ fn of_two_files_of_neighbours_one_must_be_named() {
 fn the_examples_can_be_planned() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/");
     let folder = Folder::new();
-    for example in ["plan.toml", "zoo.toml"] {
+    for example in ["plan.toml", "zoo.toml", "h200.toml"] {
         let file = format!("{examples}{example}");
         assert!(folder.fermata(&["plan", &file]).status.success(), "{example}");
     }
+    // With what was measured on a GPU and on shares of it.
+    let file = format!("{examples}h200.toml");
+    assert!(folder.fermata(&["plan", &file, "--method", "shares"]).status.success());
 }

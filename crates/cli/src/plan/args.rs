@@ -124,6 +124,7 @@ Examples:
   fermata plan examples/zoo.toml --method exact --plot zoo.svg
   fermata plan examples/plan.toml --json > plan.json
   fermata plan examples/plan.toml --previous plan.json
+  fermata plan examples/h200.toml --method shares
   fermata plan examples/zoo.toml --what-if rate=0.5..2,slo=1..2:3 --plot what_if.svg
   fermata plan examples/zoo.toml --json | jq .gpus",
         methods.join("\n")
