@@ -1,4 +1,4 @@
-//! How batches of a size are captured: a session is bound to memory of the GPU, run until it runs as it always will, and captured.
+//! How batches of a size are captured: a session is bound to memory of the GPU, warmed up, and captured.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -31,6 +31,14 @@ pub(super) struct Runner {
     options: RunOptions<NoSelectedOutputs>,
 }
 
+/// A session of its own for one size, which has run it.
+pub(super) struct Warm {
+    pub(super) size: usize,
+    // In this order they are given back.
+    pub(super) binding: Binding,
+    pub(super) runner: Runner,
+}
+
 /// What batches of a size begin, captured twice, and what it is bound with.
 pub(super) struct Shot {
     pub(super) graphs: [Graph; 2],
@@ -52,8 +60,8 @@ impl Capturing {
         Ok(Runner { session, stream, options })
     }
 
-    /// Captures batches of so many. Nothing of this model may run meanwhile.
-    pub(super) fn capture(&self, runner: &mut Runner, size: usize) -> Result<Shot, EngineError> {
+    /// Runs batches of so many until they run as they always will. Nothing else of this model may run meanwhile but this.
+    pub(super) fn warm(&self, runner: &mut Runner, size: usize) -> Result<Binding, EngineError> {
         let batch = (self.signature.max_batch > 0).then_some(size);
         let Runner { session, stream, options } = runner;
         let binding = Binding::new(session, self.gpu, batch, &self.inputs, &self.outputs);
@@ -62,37 +70,59 @@ impl Capturing {
             binding.run(session, options).map_err(failed)?;
             stream.wait()?;
         }
-        let mut graph = || stream.capture(|| binding.run(session, options).map_err(failed));
-        let graphs = [graph()?, graph()?];
-        Ok(Shot { graphs, binding })
+        Ok(binding)
     }
 
-    /// Captures sizes, each with a session of its own. To compile its kernels takes long, and one thread: they are compiled side by side.
-    pub(super) fn capture_apart(
-        &self,
-        sizes: &[usize],
-    ) -> Result<Vec<(usize, Runner, Shot)>, EngineError> {
+    /// Warms sizes up, each with a session of its own. To compile its kernels takes long, and one thread: they are compiled side by side. What
+    /// was made before something went wrong is there, in no order.
+    ///
+    /// Nothing is captured meanwhile: to make a session waits for the whole device, which is an error for whoever captures.
+    pub(super) fn warm_apart(&self, sizes: &[usize]) -> (Vec<Warm>, Result<(), EngineError>) {
         let next = AtomicUsize::new(0);
-        let some = || -> Result<Vec<_>, EngineError> {
-            self.device.set_current()?;
+        let one = |size: usize| {
+            let mut runner = self.runner()?;
+            let binding = self.warm(&mut runner, size)?;
+            Ok(Warm { size, binding, runner })
+        };
+        let some = || {
             let mut made = Vec::new();
-            while let Some(&size) = sizes.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let mut runner = self.runner()?;
-                let shot = self.capture(&mut runner, size)?;
-                made.push((size, runner, shot));
+            if let Err(error) = self.device.set_current() {
+                return (made, Err(error.into()));
             }
-            Ok(made)
+            while let Some(&size) = sizes.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match one(size) {
+                    Ok(warm) => made.push(warm),
+                    Err(error) => {
+                        // There is no memory for more, most likely.
+                        next.store(sizes.len(), Ordering::Relaxed);
+                        return (made, Err(error));
+                    }
+                }
+            }
+            (made, Ok(()))
         };
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.min(THREADS_MAX).min(sizes.len());
         thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(some)).collect();
-            let mut all = Vec::with_capacity(sizes.len());
+            let (mut all, mut outcome) = (Vec::with_capacity(sizes.len()), Ok(()));
             for thread in threads {
-                all.extend(thread.join().expect("it does not panic")?);
+                let (made, ended) = thread.join().expect("it does not panic");
+                all.extend(made);
+                outcome = outcome.and(ended);
             }
-            Ok(all)
+            (all, outcome)
         })
+    }
+}
+
+impl Runner {
+    /// Captures what was warmed up.
+    pub(super) fn capture(&mut self, binding: Binding) -> Result<Shot, EngineError> {
+        let Self { session, stream, options } = self;
+        let mut graph = || stream.capture(|| binding.run(session, options).map_err(failed));
+        let graphs = [graph()?, graph()?];
+        Ok(Shot { graphs, binding })
     }
 }
 

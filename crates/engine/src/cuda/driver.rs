@@ -27,6 +27,11 @@ impl CudaError {
         Self { what, code: CUresult::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION }
     }
 
+    /// Whether it is that.
+    pub(super) fn is_unavailable(&self) -> bool {
+        self.code == CUresult::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION
+    }
+
     /// Whether nothing can run in this process any more: an error of the device, of the driver or of a kernel, which stays. Not one about what was
     /// asked for.
     pub(super) fn is_fatal(&self) -> bool {

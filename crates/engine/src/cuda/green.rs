@@ -36,14 +36,16 @@ impl Green {
         for size in [common(&counts[..cut_off]), step] {
             let place = Place::of(counts, part, cut_off, size);
             match split(&whole, place.groups, size) {
-                Ok((groups, left)) if groups.len() == place.groups => {
+                Ok((groups, left)) if place.is_made_of(&groups, size) => {
                     return match place.mine {
                         Some(mine) => Self::of(device, groups[mine].to_vec()),
                         None => Self::of(device, vec![left]),
                     };
                 }
                 Ok(_) => {}
-                Err(error) => last = error,
+                // Whatever else goes wrong goes wrong for one worker only: another split would not fit those of the others.
+                Err(error) if error.is_unavailable() => last = error,
+                Err(error) => return Err(error),
             }
         }
         Err(last)
@@ -130,6 +132,13 @@ struct Place {
 }
 
 impl Place {
+    /// Whether these are the groups: the driver makes fewer, or larger ones, where it cannot do what was asked for.
+    fn is_made_of(&self, groups: &[sys::CUdevResource], size: u32) -> bool {
+        // SAFETY: the driver was asked for multiprocessors, so that is what the union has.
+        let count = |group: &sys::CUdevResource| unsafe { group.__bindgen_anon_1.sm.smCount };
+        groups.len() == self.groups && groups.iter().all(|group| count(group) == size)
+    }
+
     /// Of the `part`-th share, where the first `cut_off` are cut off in groups of so many multiprocessors.
     fn of(counts: &[u32], part: usize, cut_off: usize, size: u32) -> Self {
         let end = |parts: usize| (counts[..parts].iter().sum::<u32>() / size) as usize;

@@ -10,6 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use ort::environment::Environment;
 
+use super::binding::Binding;
 use super::driver::{Buffer, CudaError, Device, Pinned, Stream};
 use super::net::{Net, Share};
 use super::provider::{Tuning, open};
@@ -125,9 +126,15 @@ impl Host {
             Region::open(&region, form.bytes()).map_err(|error| wrong(error.to_string()))?;
         let fixed = Form::fixed(&signature).as_ref() == Some(&form);
         let (tuning, slots, pinned) = if fixed {
-            let known = tuning.map(|tuning| [(tuning, 1.0)]);
-            let candidates = known.as_ref().map_or(&Tuning::CANDIDATES[..], |known| known);
-            let captured = self.capture(hosted, &signature, &form, candidates)?;
+            let mut captured = None;
+            if let Some(tuning) = tuning {
+                // What was best elsewhere need not be possible here.
+                captured =
+                    self.capture(hosted, &signature, &form, &[(tuning, 1.0)]).unwrap_or(None);
+            }
+            if captured.is_none() {
+                captured = self.capture(hosted, &signature, &form, &Tuning::CANDIDATES)?;
+            }
             let Some((tuning, net)) = captured else { return Ok(None) };
             self.device.set_current()?;
             let pinned = Pinned::new(region.start(), form.bytes())?;
@@ -150,7 +157,7 @@ impl Host {
         }
     }
 
-    /// The fastest of some ways to run it; `None`, if it cannot be captured.
+    /// The model in the fastest of some ways to run it; `None`, if it cannot be captured in any.
     fn capture(
         &self,
         hosted: &Hosted,
@@ -158,49 +165,59 @@ impl Host {
         form: &Form,
         candidates: &[(Tuning, f32)],
     ) -> Result<Option<(Tuning, Net)>, EngineError> {
-        // Kernels may have to be compiled, which takes one thread for each of them.
+        let size = TRIED.min(form.largest);
+        let warm = |tuning: Tuning| self.warm(hosted, signature, form, tuning, size);
+        // Kernels may have to be compiled, which takes one thread for each of them. What failed stays until nobody compiles any more.
         let mut made: Vec<_> = thread::scope(|scope| {
-            let one = |&(tuning, _): &(Tuning, f32)| {
-                scope.spawn(move || self.captured_in(hosted, signature, form, tuning))
-            };
+            let one = |&(tuning, _): &(Tuning, f32)| scope.spawn(move || warm(tuning));
             let threads: Vec<_> = candidates.iter().map(one).collect();
             threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
         });
-        if made.iter().all(Result::is_err) && made.len() > 1 {
+        if made.len() > 1 && made.iter().all(Result::is_err) {
             // There may be no memory for all of them at once.
-            made = vec![self.captured_in(hosted, signature, form, candidates[0].0)];
+            made.clear();
+            made.push(warm(candidates[0].0));
         }
         let mut best: Option<(f32, Tuning, Net)> = None;
         let mut wrong = None;
-        for (net, &(tuning, worth)) in made.into_iter().zip(candidates) {
-            match net {
-                Ok(Some(net)) => {
-                    let ms = net.time(TRIED.min(form.largest), &self.device)?;
-                    if best.as_ref().is_none_or(|(least, ..)| ms < worth * *least) {
-                        best = Some((ms, tuning, net));
-                    }
+        for (made, &(tuning, worth)) in made.into_iter().zip(candidates) {
+            let timed = made.and_then(|(binding, mut net)| {
+                net.capture_warm(size, binding)?;
+                Ok((net.time(size, &self.device)?, net))
+            });
+            match timed {
+                Ok((ms, net)) if best.as_ref().is_none_or(|(least, ..)| ms < worth * least) => {
+                    best = Some((ms, tuning, net));
                 }
-                Ok(None) => wrong = wrong.or(Some(Ok(None))),
-                Err(error) => wrong = wrong.or(Some(Err(error))),
+                Ok(_) => {}
+                Err(error) => {
+                    if std::env::var_os("ORT_LOG").is_some() {
+                        eprintln!("fermata gpu-worker: {}: {error}", hosted.source.file.display());
+                    }
+                    wrong = wrong.or(Some(error));
+                }
             }
         }
         match (best, wrong) {
             (Some((_, tuning, mut net)), _) => {
-                net.capture_ahead()?;
+                net.capture_ahead();
                 Ok(Some((tuning, net)))
             }
-            (None, wrong) => wrong.unwrap_or(Ok(None)),
+            // A file that cannot be opened cannot be run as it comes either.
+            (None, Some(error @ EngineError::Load { .. })) => Err(error),
+            (None, _) => Ok(None),
         }
     }
 
-    /// A model in one way to run it, with one size captured; `None`, if it cannot be captured.
-    fn captured_in(
+    /// A model in one way to run it, warmed up for batches of so many.
+    fn warm(
         &self,
         hosted: &Hosted,
         signature: &Signature,
         form: &Form,
         tuning: Tuning,
-    ) -> Result<Option<Net>, EngineError> {
+        size: usize,
+    ) -> Result<(Binding, Net), EngineError> {
         self.device.set_current()?;
         let (environment, source, gpu) =
             (self.environment.clone(), hosted.source.clone(), self.gpu);
@@ -213,13 +230,9 @@ impl Host {
             Ok(session)
         };
         let mut net = Net::new(Box::new(open), signature.clone(), form, self.gpu, self.device)?;
-        if let Err(error) = net.capture(TRIED.min(form.largest)) {
-            if std::env::var_os("ORT_LOG").is_some() {
-                eprintln!("fermata gpu-worker: {}: {error}", hosted.source.file.display());
-            }
-            return Ok(None);
-        }
-        Ok(Some(net))
+        let binding = net.warm(size)?;
+        // In this order they are given back, if nobody wants them.
+        Ok((binding, net))
     }
 }
 

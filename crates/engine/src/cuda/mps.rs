@@ -1,17 +1,23 @@
 //! NVIDIA's multi-process service: with it, workers of one GPU run at the same time; without, they take turns.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use rustix::fs::{FlockOperation, flock};
 
 /// The service, for our own workers only: other programs on the machine do not see it. It ends with this value.
 #[derive(Debug)]
 pub(super) struct Mps {
     folder: PathBuf,
+    /// Locked for as long as somebody has the service.
+    _lock: File,
 }
 
 /// The beginning of the names of their folders; the number of the process follows.
 const PREFIX: &str = "fermata-mps-";
+const LOCK: &str = "lock";
 
 const CONTROL: &str = "nvidia-cuda-mps-control";
 const PIPES: &str = "CUDA_MPS_PIPE_DIRECTORY";
@@ -22,13 +28,15 @@ impl Mps {
     pub(super) fn start() -> Result<Self, String> {
         let all = std::env::temp_dir();
         // Whoever was killed has left theirs running.
-        for folder in left_behind(&all) {
-            drop(Self { folder });
-        }
+        drop(left_behind(&all));
         let folder = all.join(format!("{PREFIX}{}", std::process::id()));
-        std::fs::create_dir_all(&folder)
-            .map_err(|error| format!("{}: {error}", folder.display()))?;
-        let service = Self { folder };
+        let made = std::fs::create_dir_all(&folder).and_then(|()| {
+            let lock = File::create(folder.join(LOCK))?;
+            flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(lock)
+        });
+        let _lock = made.map_err(|error| format!("{}: {error}", folder.display()))?;
+        let service = Self { folder, _lock };
         let status = service.control().arg("-d").stdin(Stdio::null()).status();
         let reason = match status {
             Ok(status) if status.success() => return Ok(service),
@@ -56,26 +64,29 @@ impl Mps {
 
 impl Drop for Mps {
     fn drop(&mut self) {
-        let Ok(mut control) = self.control().stdin(Stdio::piped()).spawn() else { return };
-        if let Some(mut words) = control.stdin.take() {
-            let _ = words.write_all(b"quit -t 1\n");
+        // Where it cannot be asked, it is not there.
+        if let Ok(mut control) = self.control().stdin(Stdio::piped()).spawn() {
+            if let Some(mut words) = control.stdin.take() {
+                let _ = words.write_all(b"quit -t 1\n");
+            }
+            let _ = control.wait();
         }
-        let _ = control.wait();
         remove(&self.folder);
     }
 }
 
-/// The folders of processes that are no more.
-fn left_behind(all: &Path) -> Vec<PathBuf> {
-    let is_left = |folder: &PathBuf| {
-        let name = folder.file_name().and_then(|name| name.to_str());
-        let process = name.and_then(|name| name.strip_prefix(PREFIX));
-        let process = process.and_then(|process| process.parse::<u32>().ok());
-        process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists())
+/// The services of processes that are no more: nobody holds their locks. A number would not tell, where containers share a folder.
+fn left_behind(all: &Path) -> Vec<Mps> {
+    let taken_over = |folder: PathBuf| {
+        let name = folder.file_name()?.to_str()?;
+        let lock = name.starts_with(PREFIX).then(|| File::open(folder.join(LOCK)))?.ok()?;
+        let locked = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        // Not a moment before: what is dropped is ended.
+        locked.is_ok().then(|| Mps { folder, _lock: lock })
     };
     // Where nobody may look, there is nothing to be found.
     let entries = std::fs::read_dir(all).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(is_left).collect()
+    entries.filter_map(|entry| taken_over(entry.path())).collect()
 }
 
 fn remove(folder: &Path) {
@@ -90,14 +101,20 @@ mod tests {
     #[test]
     fn what_the_dead_left_behind_is_found_and_nothing_else() {
         let all = std::env::temp_dir().join(format!("fermata-mps-test-{}", std::process::id()));
-        // Process numbers end far below.
-        let dead = all.join(format!("{PREFIX}{}", u32::MAX));
-        for folder in [&dead, &all.join(format!("{PREFIX}{}", std::process::id()))] {
-            std::fs::create_dir_all(folder).unwrap();
+        let folder = |name: &str| all.join(format!("{PREFIX}{name}"));
+        for name in ["dead", "alive", "other"] {
+            std::fs::create_dir_all(folder(name)).unwrap();
         }
-        std::fs::create_dir_all(all.join(format!("{PREFIX}other"))).unwrap();
-        assert_eq!(left_behind(&all), [dead]);
+        let locks = ["dead", "alive"].map(|name| File::create(folder(name).join(LOCK)).unwrap());
+        flock(&locks[1], FlockOperation::NonBlockingLockExclusive).unwrap();
+        let left = left_behind(&all);
+        assert_eq!(left.iter().map(|left| &left.folder).collect::<Vec<_>>(), [&folder("dead")]);
+        // They end, and what they had is gone.
+        drop(left);
+        assert_eq!(
+            ["dead", "alive", "other"].map(|name| folder(name).exists()),
+            [false, true, true]
+        );
         remove(&all);
-        assert!(left_behind(&all).is_empty());
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::binding::{Binding, Bound};
-use super::capture::{Capturing, Open, Runner, Shot};
+use super::capture::{Capturing, Open, Runner, Shot, Warm};
 use super::driver::{Buffer, Context, CudaError, Device, Event};
 use super::graph::{Exec, Graph};
 use super::green::Green;
@@ -126,27 +126,47 @@ impl Net {
         if self.apart {
             return self.capture_apart(&[size]);
         }
-        let shot = self.capturing.capture(&mut self.runner, size)?;
+        let binding = self.warm(size)?;
+        self.capture_warm(size, binding)
+    }
+
+    /// Runs batches of so many, which takes the longest part of capturing them.
+    pub(super) fn warm(&mut self, size: usize) -> Result<Binding, EngineError> {
+        let size = self.size_of(size);
+        self.capturing.warm(&mut self.runner, size)
+    }
+
+    /// Captures what was just warmed up.
+    pub(super) fn capture_warm(
+        &mut self,
+        size: usize,
+        binding: Binding,
+    ) -> Result<(), EngineError> {
+        let shot = self.runner.capture(binding)?;
         self.apart = shot.graphs[0].is_compiled_on_the_way()?;
-        self.sizes.insert(size, Captured::new(shot, None));
+        self.sizes.insert(self.size_of(size), Captured::new(shot, None));
         Ok(())
     }
 
-    /// Captures the sizes that would take seconds each later, and take not much longer all together now.
-    pub(super) fn capture_ahead(&mut self) -> Result<(), EngineError> {
-        if !self.apart {
-            return Ok(());
+    /// Captures the sizes that would take seconds each later, and take not much longer all together now; as many of them as there is memory for.
+    pub(super) fn capture_ahead(&mut self) {
+        if self.apart {
+            let all = 1..=self.largest.min(AT_ONCE_MAX);
+            let missing = all.filter(|&size| self.size_of(size) == size && !self.has(size));
+            // Whoever asks for one that is missing finds out why.
+            let _ = self.capture_apart(&missing.collect::<Vec<_>>());
         }
-        let all = 1..=self.largest.min(AT_ONCE_MAX);
-        let missing = all.filter(|&size| self.size_of(size) == size && !self.has(size));
-        self.capture_apart(&missing.collect::<Vec<_>>())
     }
 
     fn capture_apart(&mut self, sizes: &[usize]) -> Result<(), EngineError> {
-        let made = self.capturing.capture_apart(sizes)?.into_iter();
-        let captured = made.map(|(size, runner, shot)| (size, Captured::new(shot, Some(runner))));
-        self.sizes.extend(captured);
-        Ok(())
+        let (made, mut outcome) = self.capturing.warm_apart(sizes);
+        for Warm { size, binding, mut runner } in made {
+            match runner.capture(binding) {
+                Ok(shot) => _ = self.sizes.insert(size, Captured::new(shot, Some(runner))),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome
     }
 
     /// Milliseconds that a batch of a captured size takes on the whole GPU.

@@ -22,7 +22,7 @@ use crate::onnx::{file, one_line};
 pub(super) struct Tuning {
     /// Channels last, as tensor cores want them.
     nhwc: bool,
-    /// Every convolution is timed in all ways that cuDNN has, for every batch size, which takes seconds; else cuDNN guesses.
+    /// cuDNN looks longer for the best way to run each convolution, for every batch size.
     search: bool,
 }
 

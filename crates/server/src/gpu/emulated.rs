@@ -83,11 +83,11 @@ impl Engine for EmulatedSeat {
         self.gpu.share_name(self.multiprocessors())
     }
 
-    /// A file has two numbers: the milliseconds of each request, and of each batch, on a whole GPU.
     fn runs_ahead(&self) -> bool {
         true
     }
 
+    /// A file has two numbers: the milliseconds of each request, and of each batch, on a whole GPU.
     fn load(&self, source: &Source) -> Result<Arc<dyn Model>, EngineError> {
         self.loads.fetch_add(1, SeqCst);
         let refuse = |reason: &str| EngineError::Load {

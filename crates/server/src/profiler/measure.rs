@@ -83,8 +83,7 @@ fn measure_by(
     let budget = Span(u64::try_from(options.budget.as_nanos()).unwrap_or(u64::MAX));
     // Where batches are padded, those of the sizes that are run are timed, and the others take as long as the next.
     let pads = (1..=max).any(|size| session.runs_as(size) != size);
-    let deadline = clock() + budget;
-    let mut bench = Bench { clock, session, batch: vec![item; max], pads, deadline };
+    let mut bench = Bench { clock, session, batch: vec![item; max], deadline: Span::MAX };
     let is_timed = |&size: &usize| match pads {
         true => size == 1 || bench.session.runs_as(size) == size,
         false => is_on_grid(size),
@@ -93,6 +92,7 @@ fn measure_by(
     for _ in 0..WARM_UPS {
         bench.time(1)?;
     }
+    bench.deadline = clock() + budget;
 
     let mut samples = Samples::default();
     let mut stop = Stop::MaxBatch;
@@ -178,8 +178,6 @@ struct Bench<'a> {
     clock: &'a dyn Fn() -> Span,
     session: &'a mut dyn Session,
     batch: Vec<Inputs>,
-    /// Batches are padded to some sizes, each of which is made ready when it is first run.
-    pads: bool,
     /// When all should be done.
     deadline: Span,
 }
@@ -200,15 +198,15 @@ impl Bench<'_> {
         visits: usize,
         samples: &mut Vec<Span>,
     ) -> Result<(), EngineError> {
-        let first = (self.clock)();
+        let began = (self.clock)();
         self.time(size)?;
         let begin = (self.clock)();
-        if self.pads {
-            // To compile for a size may take seconds. That is no reason to serve smaller batches only.
-            self.deadline += begin - first;
-        }
+        samples.push(self.time(size)?);
+        // To compile for a size may take seconds. That is no reason to serve smaller batches only.
+        let second = (self.clock)() - begin;
+        self.deadline += (begin - began) - second;
         let share = Span((self.deadline - begin).0 / visits as u64);
-        for run in 0..RUNS_MAX / 2 {
+        for run in 1..RUNS_MAX / 2 {
             if run >= RUNS_MIN && (self.clock)() >= begin + share {
                 break;
             }
