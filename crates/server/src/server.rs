@@ -95,9 +95,6 @@ pub enum ServeError {
     /// GPUs that cannot be served on.
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// GPUs beside something that they do not go with.
-    #[error("{0}")]
-    Gpus(&'static str),
     /// Planning that cannot do what is asked.
     #[error("{0}")]
     Planning(&'static str),
@@ -191,10 +188,6 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         let reason = "a recording has the pools of the start: --record goes without a plan";
         return Err(ServeError::Planning(reason));
     }
-    if config.gpus.is_some() && config.record.is_some() {
-        let reason = "a recording does not have the shares of GPUs: --record goes without --gpus";
-        return Err(ServeError::Gpus(reason));
-    }
     let listeners = Listeners {
         http: bind("http", config.http).await?,
         grpc: bind("grpc", config.grpc).await?,
@@ -243,16 +236,19 @@ pub(crate) async fn serve(
         };
         Pool::start(config, clock)
     };
-    let mut pool = |name: &str, executors| {
-        let recorder = recording.as_mut().map(|recording| recording.pool(name, policy));
+    let mut recorder = |name: &str, network| {
+        recording.as_mut().map(|recording| recording.pool(name, policy, network))
+    };
+    let pool = |name: &str, executors, recorder| {
         start(name, executors, executors, recorder).map_err(ServeError::Thread)
     };
-    let cpu = pool("cpu", config.cpu_executors)?;
+    let near = Network::default();
+    let cpu = pool("cpu", config.cpu_executors, recorder("cpu", near))?;
     let share_plan = config.gpus.as_ref().and_then(|setup| setup.plan);
     let gpus = match config.gpus {
         None => None,
         Some(setup) => {
-            let start = move |executors_max, network, on_lost| {
+            let start = |executors_max, network, on_lost| {
                 let config = PoolConfig {
                     name: "gpu".to_owned(),
                     executors: 0,
@@ -261,7 +257,7 @@ pub(crate) async fn serve(
                     margin,
                     network,
                     on_lost: Some(on_lost),
-                    recorder: None,
+                    recorder: recorder("gpu", network),
                     // Shares come and go, which needs the dispatcher in one piece.
                     scheduler_threads: 0,
                 };
@@ -272,7 +268,7 @@ pub(crate) async fn serve(
     };
     let gpus_max = config.emulated_executors;
     let emulated = match config.planning {
-        None => Fleet::fixed(pool("emulated", gpus_max)?),
+        None => Fleet::fixed(pool("emulated", gpus_max, recorder("emulated", near))?),
         Some(settings) => {
             let limits = FleetLimits { gpus: gpus_max, memory: settings.gpu_memory };
             let start = move |name: &str, executors| start(name, executors, gpus_max, None);

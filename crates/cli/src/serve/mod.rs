@@ -51,9 +51,6 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         ServeError::Planning(reason) => {
             InputError::Argument { name: "--plan", reason: reason.to_owned() }.into()
         }
-        ServeError::Gpus(reason) => {
-            InputError::Argument { name: "--gpus", reason: reason.to_owned() }.into()
-        }
         ServeError::Scheduler(reason) => {
             let (name, reason) = ("--scheduler-threads", reason.to_owned());
             InputError::Argument { name, reason }.into()

@@ -1,13 +1,13 @@
 //! A recording of `fermata serve` as a load: the same requests at the same moments, on another pool.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
 use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Span, Time};
-use fermata_dispatch::{Event, ModelSpec, Network};
+use fermata_dispatch::{Event, ModelSpec};
 use fermata_server::recording::{Entry, Header, ReadError, Reader};
 use fermata_sim::{Arrivals, End, Load, Scenario, Sizes};
 
@@ -28,8 +28,8 @@ pub(super) struct Changes<'a> {
 /// What was recorded of one pool.
 struct Pool {
     header: Header,
-    /// Who was there in the end.
-    executors: BTreeSet<ExecutorId>,
+    /// Who was there in the end, of which class.
+    executors: BTreeMap<ExecutorId, ClassId>,
     /// By id; an id that was used again, after a reload, goes on as the same model.
     models: BTreeMap<ModelId, Model>,
 }
@@ -45,9 +45,19 @@ struct Model {
 }
 
 impl Model {
+    /// Takes what is known later of classes on which nothing was known before. What was corrected while serving is not taken: that
+    /// is how fast the machine was then.
+    fn learn(&mut self, spec: &ModelSpec) {
+        let known = Arc::make_mut(&mut self.spec);
+        known.profiles.resize(known.profiles.len().max(spec.profiles.len()), None);
+        for (known, new) in known.profiles.iter_mut().zip(&spec.profiles) {
+            *known = known.take().or_else(|| new.clone());
+        }
+    }
+
     /// How long its requests run, where that depends on the input. What each took was not recorded: as long as its kind does on average.
     fn sizes(&self) -> Option<Arc<Sizes>> {
-        let spread = self.spec.profile(ClassId(0))?.spread()?;
+        let spread = self.spec.profiles.iter().flatten().next()?.spread()?;
         let alone = |&kind: &KindId| (Span(spread.mean(kind) as u64), kind);
         let (requests, growth) = (self.kinds.iter().map(alone).collect(), *spread.growth());
         Some(Arc::new(Sizes { requests, growth }))
@@ -72,13 +82,19 @@ fn scenario_of(pools: &[Pool], changes: Changes<'_>) -> Result<SimFile, String> 
     else {
         return Err(format!("pool '{name}' was asked for nothing"));
     };
-    let executors = changes.gpus.unwrap_or(pool.executors.len());
-    if !(1..=GPUS_MAX).contains(&executors) {
-        return Err(format!("pool '{name}' had {executors} executors in the end: give --gpus"));
+    let mut executors: Vec<ClassId> = pool.executors.values().copied().collect();
+    if let Some(gpus) = changes.gpus {
+        // More of them are like the last.
+        let last = executors.last().copied().unwrap_or(ClassId(0));
+        executors.resize(gpus, last);
+    }
+    if !(1..=GPUS_MAX).contains(&executors.len()) {
+        let count = executors.len();
+        return Err(format!("pool '{name}' had {count} executors in the end: give --gpus"));
     }
     let load = |model: &&Model| {
         let slo = changes.slo.unwrap_or(model.spec.slo);
-        let spec = ModelSpec::new(slo, model.spec.profiles.clone());
+        let spec = ModelSpec { slo, ..(*model.spec).clone() };
         // Time begins with the first request, not with the start of the server.
         let times = model.arrivals.iter().map(|&time| Time::START + (time - first));
         // Each request keeps the deadline it had, unless another objective is asked for.
@@ -89,8 +105,8 @@ fn scenario_of(pools: &[Pool], changes: Changes<'_>) -> Result<SimFile, String> 
     let requests = models.iter().map(|model| model.arrivals.len() as u64).sum();
     let scenario = Scenario {
         loads: models.iter().map(load).collect(),
-        executors: vec![ClassId(0); executors],
-        network: Network::default(),
+        executors,
+        network: pool.header.network,
         end: End::Requests(requests),
         seed: 1,
         noise: 0.0,
@@ -106,7 +122,7 @@ fn read_pools(source: impl BufRead) -> Result<Vec<Pool>, ReadError> {
         match entry? {
             Entry::Action(_) => {}
             Entry::Pool(header) => {
-                pools.push(Pool { header, executors: BTreeSet::new(), models: BTreeMap::new() })
+                pools.push(Pool { header, executors: BTreeMap::new(), models: BTreeMap::new() })
             }
             Entry::Event { pool, time, event, name } => pools[pool].note(time, event, name),
         }
@@ -135,7 +151,12 @@ impl Pool {
                     model.kinds.push(kind);
                 }
             }
-            Event::Join { executor, .. } => _ = self.executors.insert(executor),
+            Event::Profile { model, spec } => {
+                if let Some(model) = self.models.get_mut(&model) {
+                    model.learn(&spec);
+                }
+            }
+            Event::Join { executor, class } => _ = self.executors.insert(executor, class),
             Event::Leave { executor } | Event::Fail { executor } => {
                 self.executors.remove(&executor);
             }
@@ -214,6 +235,31 @@ pool 0 cpu eager
         };
         assert_eq!(asked(None), (1, 1));
         assert_eq!(asked(Some(Span::from_ms(7.0))), (2, 0));
+    }
+
+    #[test]
+    fn shares_of_a_gpu_are_executors_of_different_classes() {
+        let text = "\
+fermata recording 1
+pool 0 gpu fermata 400000 500 0
+0 10 join x0 c0
+0 20 add m0 25000000+1000 6000000,7000000 net
+0 30 arrive m0 r0 25000030
+> run x0 m0 430000 6000000 r0
+0 40 profile m0 25000000+1000 6000000,7000000/9000000,9500000
+0 50 join x1 c1
+0 6000030 done x0
+";
+        let scenario = scenario(text, Changes::default()).unwrap();
+        assert_eq!(scenario.executors, [ClassId(0), ClassId(1)]);
+        assert_eq!(scenario.network.ctrl, Span(400_000));
+        let spec = &scenario.loads[0].spec;
+        let on = |class| spec.profile(ClassId(class)).map(|profile| profile.shortest());
+        assert_eq!((on(0), on(1), on(2)), (Some(Span(6_000_000)), Some(Span(9_000_000)), None));
+        assert_eq!(
+            (spec.data, run(&scenario, "fermata".parse().unwrap()).total().in_time),
+            (Span(1000), 1)
+        );
     }
 
     #[test]

@@ -20,10 +20,13 @@ use super::emulated::EmulatedSeat;
 use super::*;
 use crate::control::Control;
 use crate::frontend::{Limits, LogControl};
+use crate::recording;
 use crate::server::{Config, Listeners, ServeError};
 
 /// Longer than anything takes where all is well.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// In its folder.
+const RECORDING: &str = "recording.txt";
 
 struct NoLog;
 
@@ -40,7 +43,7 @@ struct Bed {
     seats: Vec<Arc<EmulatedSeat>>,
     stop: Option<oneshot::Sender<()>>,
     server: JoinHandle<Result<(), ServeError>>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Bed {
@@ -68,7 +71,8 @@ impl Bed {
         let as_seat = |seat: &Arc<EmulatedSeat>| seat.clone() as Arc<dyn Seat>;
         let shares = shares.to_vec();
         let gpus = GpuSetup { seats: vec![seats.iter().map(as_seat).collect()], shares, plan };
-        let config = config(folder.path(), gpus);
+        let mut config = config(folder.path(), gpus);
+        config.record = Some(folder.path().join(RECORDING));
         let local = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (http, metrics) = (local().await, local().await);
         let addresses = (http.local_addr().unwrap(), metrics.local_addr().unwrap());
@@ -84,7 +88,7 @@ impl Bed {
             seats,
             stop: Some(stop),
             server,
-            _folder: folder,
+            folder,
         };
         bed.until("it is ready", async || {
             ask(bed.http, "GET", "/v2/health/ready", "").await.0 == 200
@@ -137,9 +141,13 @@ impl Bed {
             .await;
     }
 
+    /// Ends it. What happened to its dispatchers, run again, leads to the same decisions.
     async fn stop(mut self) {
         self.stop.take().unwrap().send(()).unwrap();
         self.server.await.unwrap().unwrap();
+        let file = std::fs::File::open(self.folder.path().join(RECORDING)).unwrap();
+        let replay = recording::replay(std::io::BufReader::new(file)).unwrap();
+        assert_eq!((replay.pools, replay.difference), (3, None));
     }
 }
 
@@ -405,13 +413,13 @@ async fn a_cut_that_fails_in_the_middle_is_taken_back_and_goes_on_serving() {
 async fn what_was_measured_on_a_share_is_remembered_for_it() {
     let bed = Bed::new(2, &[100], "0.2 0.3", 10_000).await;
     let kept = |bed: &Bed| {
-        let folder = bed._folder.path().join("net/1/.fermata");
+        let folder = bed.folder.path().join("net/1/.fermata");
         std::fs::read_dir(folder).unwrap().count()
     };
     assert_eq!(kept(&bed), 1, "one share was measured");
     let folder = tempfile::tempdir().unwrap();
     for path in ["net/1/model.onnx", "net/fermata.toml"] {
-        let text = std::fs::read_to_string(bed._folder.path().join(path)).unwrap();
+        let text = std::fs::read_to_string(bed.folder.path().join(path)).unwrap();
         write(folder.path(), path, &text);
     }
     bed.stop().await;
@@ -426,7 +434,7 @@ async fn models_that_are_to_stay_on_the_processors_do() {
     write(folder.path(), "net/1/model.onnx", "0.2 0.3");
     write(folder.path(), "net/fermata.toml", "slo_ms = 10000");
     let bed = Bed::serve(folder, EmulatedSeat::gpu(0, 1), &[100]).await;
-    let settings = bed._folder.path().join("net/fermata.toml");
+    let settings = bed.folder.path().join("net/fermata.toml");
     std::fs::write(settings, "slo_ms = 10000\ndevice = \"cpu\"").unwrap();
     let (status, text) = ask(bed.http, "POST", "/v2/repository/models/net/load", "{}").await;
     assert_eq!(status, 400);
@@ -444,19 +452,14 @@ async fn gpus_that_cannot_be_cut_so_are_refused_at_the_start() {
         let seats = EmulatedSeat::gpu(0, seats).into_iter().map(|seat| seat as Arc<dyn Seat>);
         GpuSetup { seats: vec![seats.collect()], shares: shares.to_vec(), plan: None }
     };
-    let refusal = async |gpus: GpuSetup, record: bool| {
-        let mut config = config(folder.path(), gpus);
-        config.record = record.then(|| folder.path().join("run.txt"));
-        crate::server::run(config, async {}).await.unwrap_err().to_string()
-    };
-    for (gpus, record, reason) in [
-        (setup(2, &[60, 60]), false, "GPU 0 cannot be cut into 60,60: the shares are 120 %"),
-        (setup(1, &[40, 60]), false, "GPU 0 has 1 seats, which is fewer than 2 shares"),
-        (setup(0, &[100]), false, "there is no GPU to serve on"),
-        (GpuSetup { seats: Vec::new(), shares: vec![100], plan: None }, false, "there is no GPU"),
-        (setup(1, &[100]), true, "--record goes without --gpus"),
+    for (gpus, reason) in [
+        (setup(2, &[60, 60]), "GPU 0 cannot be cut into 60,60: the shares are 120 %"),
+        (setup(1, &[40, 60]), "GPU 0 has 1 seats, which is fewer than 2 shares"),
+        (setup(0, &[100]), "there is no GPU to serve on"),
+        (GpuSetup { seats: Vec::new(), shares: vec![100], plan: None }, "there is no GPU"),
     ] {
-        let error = refusal(gpus, record).await;
+        let config = config(folder.path(), gpus);
+        let error = crate::server::run(config, async {}).await.unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
 }

@@ -12,8 +12,8 @@ use super::text::Deed;
 /// A century, and more: what comes later, or takes longer, is too near to never to be reckoned with.
 const LAST: Time = Time(1 << 62);
 const LONGEST: Span = Span(1 << 62);
-/// The only class that pools have.
-const CLASS: ClassId = ClassId(0);
+/// More classes than any pool has: a number in a file must not make tables large.
+const CLASSES_MAX: usize = 1024;
 
 /// One pool, as far as its recording has told.
 #[derive(Clone, Debug, Default)]
@@ -131,8 +131,8 @@ impl Check {
     }
 
     fn join(&mut self, executor: ExecutorId, class: ClassId) -> Result<(), String> {
-        if class != CLASS {
-            return Err(format!("there is no class {class}, only {CLASS}"));
+        if class.index() >= CLASSES_MAX {
+            return Err(format!("there is no class {class}: the last is c{}", CLASSES_MAX - 1));
         }
         let place = place(&mut self.executors, executor.index())
             .ok_or_else(|| format!("executor {executor} joins out of order"))?;
@@ -192,7 +192,7 @@ fn is_finite(spec: &ModelSpec) -> Result<(), String> {
         Some(spread) => spread.growth().latency(spread.max_batch(), spread.grid().longest()),
         None => profile.latency(profile.max_batch()),
     });
-    match longest.chain([spec.slo]).find(|&span| span > LONGEST) {
+    match longest.chain([spec.slo, spec.data]).find(|&span| span > LONGEST) {
         Some(span) => Err(format!("{} is too long for a time", span.0)),
         None => Ok(()),
     }

@@ -3,8 +3,8 @@
 use std::io::{self, BufRead};
 use std::str::FromStr;
 
-use fermata_core::Time;
-use fermata_dispatch::{Event, Policy};
+use fermata_core::{Span, Time};
+use fermata_dispatch::{Event, Network, Policy};
 
 use super::check::Check;
 use super::text;
@@ -18,6 +18,8 @@ pub struct Header {
     pub name: String,
     /// How it decided.
     pub policy: Policy,
+    /// How far away its executors were.
+    pub network: Network,
 }
 
 /// One line of a recording.
@@ -102,7 +104,8 @@ impl<R: BufRead> Reader<R> {
             return Ok(Entry::Action(words.to_owned()));
         }
         if let Some(words) = self.text.strip_prefix("pool ") {
-            let header = read_header(words).ok_or("expected pool NUMBER NAME POLICY")?;
+            let header =
+                read_header(words).ok_or("expected pool NUMBER NAME POLICY [CTRL DATA RESP]")?;
             if header.pool != self.pools.len() {
                 return Err(format!("expected pool {}", self.pools.len()));
             }
@@ -146,5 +149,14 @@ fn read_header(words: &str) -> Option<Header> {
     let pool = words.next()?.parse().ok()?;
     let name = words.next()?.to_owned();
     let policy = Policy::from_str(words.next()?).ok()?;
-    words.next().is_none().then_some(Header { pool, name, policy })
+    let mut network = Network::default();
+    if let Some(ctrl) = words.next() {
+        let span = |word: &str| word.parse().ok().map(Span).filter(|&span| span <= FAR);
+        let (data, resp) = (words.next()?, words.next()?);
+        network = Network { ctrl: span(ctrl)?, data: span(data)?, resp: span(resp)? };
+    }
+    words.next().is_none().then_some(Header { pool, name, policy, network })
 }
+
+/// Farther away than this, an hour, is nobody.
+const FAR: Span = Span(3_600_000_000_000);

@@ -3,7 +3,7 @@
 use std::io::BufRead;
 
 use fermata_core::Time;
-use fermata_dispatch::{Actions, Dispatch, Network};
+use fermata_dispatch::{Actions, Dispatch};
 use serde::Serialize;
 
 use super::reader::{Entry, ReadError, Reader};
@@ -48,7 +48,7 @@ pub fn replay(source: impl BufRead) -> Result<Replay, ReadError> {
         let replayed = expected.get(confirmed).cloned();
         match entry? {
             Entry::Pool(header) => {
-                dispatchers.push(header.policy.dispatcher(Network::default()));
+                dispatchers.push(header.policy.dispatcher(header.network));
                 replay.pools += 1;
             }
             Entry::Action(recorded) => {

@@ -51,7 +51,7 @@ const NONSENSE: &[(&str, &str)] = &[
     ("0 7000000 join x0 c0", "executor x0 is there already"),
     ("0 7000000 join x2 c0", "executor x2 joins out of order"),
     ("0 7000000 join x4000000000 c0", "executor x4000000000 joins out of order"),
-    ("0 7000000 join x1 c1", "there is no class c1, only c0"),
+    ("0 7000000 join x1 c1024", "there is no class c1024: the last is c1023"),
     ("0 7000000 join x4294967296 c0", "expected x and a number, found 'x4294967296'"),
     ("0 7000000 add m0 25000000 6000000 net", "model m0 is there already"),
     ("0 7000000 add m4000000000 25000000 6000000 net", "model m4000000000 is added out of order"),
@@ -125,10 +125,14 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
             1 => Just(spread::sample()),
         ]
     };
-    let spec = || {
-        (profile(), span())
-            .prop_map(|(profile, slo)| Arc::new(ModelSpec::uniform(slo * 4, profile)))
-    };
+    let profiles = prop_oneof![
+        3 => profile().prop_map(|profile| vec![Some(Arc::new(profile))]),
+        1 => prop::collection::vec(prop::option::of(profile().prop_map(Arc::new)), 1..4),
+    ];
+    let data = prop_oneof![9 => 0u64..100_000, 1 => any::<u64>()].prop_map(Span);
+    let spec = (profiles, span(), data)
+        .prop_map(|(profiles, slo, data)| Arc::new(ModelSpec { slo: slo * 4, profiles, data }));
+    let spec = || spec.clone();
     let what = prop_oneof![
         3 => (model(), spec()).prop_map(|(model, spec)| Event::AddModel { model, spec, gap: None }),
         20 => (model(), request(), deadline(), 0u16..3).prop_map(|(model, request, deadline, kind)| {
@@ -138,7 +142,8 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
             .prop_map(|(model, request, deadline)| Event::Cancel { model, request, deadline }),
         10 => executor().prop_map(|executor| Event::Done { executor }),
         1 => executor().prop_map(|executor| Event::Fail { executor }),
-        5 => executor().prop_map(|executor| Event::Join { executor, class: ClassId(0) }),
+        5 => (executor(), prop_oneof![3 => Just(0u16), 1 => 0u16..4])
+            .prop_map(|(executor, class)| Event::Join { executor, class: ClassId(class) }),
         1 => span().prop_map(|by| Event::Late { by }),
         1 => executor().prop_map(|executor| Event::Leave { executor }),
         1 => (model(), spec()).prop_map(|(model, spec)| Event::Profile { model, spec }),
@@ -149,9 +154,11 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
 }
 
 /// A recording of those events that can happen, with what the dispatcher makes of them.
-fn record(policy: &str, events: &[(u64, Event)]) -> String {
-    let mut recording = format!("fermata recording 1\npool 0 cpu {policy}\n");
-    let mut dispatcher = policy.parse::<Policy>().unwrap().dispatcher(Network::default());
+fn record(policy: &str, network: Network, events: &[(u64, Event)]) -> String {
+    let Network { ctrl, data, resp } = network;
+    let delays = format!("{} {} {}", ctrl.0, data.0, resp.0);
+    let mut recording = format!("fermata recording 1\npool 0 cpu {policy} {delays}\n");
+    let mut dispatcher = policy.parse::<Policy>().unwrap().dispatcher(network);
     let (mut check, mut now, mut actions) = (Check::default(), Time::START, Actions::default());
     for (gap, event) in events {
         let time = now + Span(*gap);
@@ -230,10 +237,12 @@ proptest! {
     #[test]
     fn slips_bring_nothing_down(
         policy in prop::sample::select(&POLICIES[..]),
+        delays in prop_oneof![Just([0; 3]), [0u64..600_000, 0u64..1000, 0u64..600_000]],
         events in prop::collection::vec(event(), 1..200),
         slips in prop::collection::vec(slip(), 1..4),
     ) {
-        let good = record(policy, &events);
+        let [ctrl, data, resp] = delays.map(Span);
+        let good = record(policy, Network { ctrl, data, resp }, &events);
         let replayed = replay(good.as_bytes());
         prop_assert!(matches!(&replayed, Ok(replay) if replay.difference.is_none()), "{replayed:?}");
         let mut lines: Vec<String> = good.lines().map(str::to_owned).collect();

@@ -145,10 +145,14 @@ fn word(reason: DropReason) -> &'static str {
     }
 }
 
+/// `SLO PROFILE`; `SLO+DATA` where inputs take long on the way, and `PROFILE/PROFILE` where there are several classes.
 fn write_spec(spec: &ModelSpec, out: &mut String) {
     let _ = write!(out, "{}", spec.slo.0);
-    for profile in &spec.profiles {
-        out.push(' ');
+    if spec.data > Span::ZERO {
+        let _ = write!(out, "+{}", spec.data.0);
+    }
+    for (class, profile) in spec.profiles.iter().enumerate() {
+        out.push(if class == 0 { ' ' } else { '/' });
         let Some(profile) = profile else {
             out.push('-');
             continue;
@@ -186,20 +190,33 @@ impl<'a> Words<'a> {
         number.ok_or_else(|| format!("expected {letter} and a number, found '{word}'"))
     }
 
-    /// The SLO and the profile on the one class that pools have.
+    /// The SLO, what an input takes on the way, and the profile on each class.
     fn spec(&mut self) -> Result<Arc<ModelSpec>, String> {
-        let slo = Span(self.number()?);
-        let table = self.next();
-        if let Some(spread) = spread::read(table) {
-            return Ok(Arc::new(ModelSpec::uniform(slo, Profile::spread_out(Arc::new(spread?)))));
-        }
-        let latencies: Result<Vec<Span>, _> =
-            table.split(',').map(|number| number.parse().map(Span)).collect();
-        let latencies = latencies.map_err(|_| format!("'{table}' is not a list of latencies"))?;
-        let profile = Profile::from_table(latencies)
-            .map_err(|error| format!("'{table}' is not a profile: {error}"))?;
-        Ok(Arc::new(ModelSpec::uniform(slo, profile)))
+        let word = self.next();
+        let (slo, data) = word.split_once('+').unwrap_or((word, "0"));
+        let number = |part: &str| {
+            part.parse().map(Span).map_err(|_| format!("expected a number, found '{word}'"))
+        };
+        let (slo, data) = (number(slo)?, number(data)?);
+        let profiles = self.next().split('/').map(read_profile).collect::<Result<_, _>>()?;
+        Ok(Arc::new(ModelSpec { slo, profiles, data }))
     }
+}
+
+/// The profile on one class; `None` where the model cannot run.
+fn read_profile(table: &str) -> Result<Option<Arc<Profile>>, String> {
+    if table == "-" {
+        return Ok(None);
+    }
+    if let Some(spread) = spread::read(table) {
+        return Ok(Some(Arc::new(Profile::spread_out(Arc::new(spread?)))));
+    }
+    let latencies: Result<Vec<Span>, _> =
+        table.split(',').map(|number| number.parse().map(Span)).collect();
+    let latencies = latencies.map_err(|_| format!("'{table}' is not a list of latencies"))?;
+    let profile = Profile::from_table(latencies)
+        .map_err(|error| format!("'{table}' is not a profile: {error}"))?;
+    Ok(Some(Arc::new(profile)))
 }
 
 #[cfg(test)]
@@ -216,11 +233,17 @@ mod tests {
             ))
         };
         let spread = || Arc::new(ModelSpec::uniform(ms(25.0), spread::sample()));
+        // Shares of a GPU: several classes, on one of which it cannot run.
+        let shares = || {
+            let profiles = vec![spec().profiles[0].clone(), None, spread().profiles[0].clone()];
+            Arc::new(ModelSpec { data: Span(21_500), ..ModelSpec::new(ms(10.0), profiles) })
+        };
         let (model, request, deadline) = (ModelId(3), RequestId(12), Time(99));
         let executor = ExecutorId(7);
         let events = [
             Event::AddModel { model, spec: spec(), gap: None },
             Event::AddModel { model, spec: spread(), gap: None },
+            Event::AddModel { model, spec: shares(), gap: None },
             Event::Arrive { model, request, deadline, kind: KindId(0) },
             Event::Arrive { model, request, deadline, kind: KindId(3) },
             Event::Cancel { model, request, deadline },
@@ -231,6 +254,7 @@ mod tests {
             Event::Leave { executor },
             Event::Profile { model, spec: spec() },
             Event::Profile { model, spec: spread() },
+            Event::Profile { model, spec: shares() },
             Event::RemoveModel { model },
             Event::Wakeup,
         ];

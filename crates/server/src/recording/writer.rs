@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::Sender;
 use fermata_core::{Span, Time};
-use fermata_dispatch::{Actions, Event, Policy};
+use fermata_dispatch::{Actions, Event, Network, Policy};
 
 /// A piece is handed to the file when it is so long, or so old.
 const PIECE: usize = 64 << 10;
@@ -35,11 +35,16 @@ impl Recording {
     }
 
     /// The recorder of one more pool. A policy is written as the words that name it.
-    pub fn pool(&mut self, name: &str, policy: Policy) -> Recorder {
+    pub fn pool(&mut self, name: &str, policy: Policy, network: Network) -> Recorder {
         let pool = self.pools;
         self.pools += 1;
         // At once: heads must come in order, however long a pool has nothing to tell after its own.
-        let _ = self.pieces.send(format!("pool {pool} {name} {policy}\n"));
+        let mut head = format!("pool {pool} {name} {policy}");
+        if network != Network::default() {
+            let Network { ctrl, data, resp } = network;
+            let _ = write!(head, " {} {} {}", ctrl.0, data.0, resp.0);
+        }
+        let _ = self.pieces.send(head + "\n");
         Recorder { pool, pieces: self.pieces.clone(), piece: String::new(), handed: Time::START }
     }
 

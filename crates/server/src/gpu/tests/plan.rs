@@ -78,14 +78,14 @@ async fn a_model_that_is_too_slow_for_planned_shares_gets_a_whole_gpu_and_limits
     let load = bed.load(4);
     bed.until("four shares serve", async || bed.gpu().await["shares"][3].is_object()).await;
     // 9 ms on a whole GPU, 17 ms on a half, 25 ms on a third.
-    write(bed._folder.path(), "large/1/model.onnx", "8 1");
-    write(bed._folder.path(), "large/fermata.toml", "slo_ms = 22");
+    write(bed.folder.path(), "large/1/model.onnx", "8 1");
+    write(bed.folder.path(), "large/fermata.toml", "slo_ms = 22");
     let (status, text) = ask(bed.http, "POST", "/v2/repository/models/large/load", "{}").await;
     assert_eq!(status, 200, "{text}");
     bed.until("two shares serve", async || percents(&bed.gpu().await) == [50, 50]).await;
     // One that is too slow for any share is refused, and changes nothing.
-    write(bed._folder.path(), "huge/1/model.onnx", "15 1");
-    write(bed._folder.path(), "huge/fermata.toml", "slo_ms = 10");
+    write(bed.folder.path(), "huge/1/model.onnx", "15 1");
+    write(bed.folder.path(), "huge/fermata.toml", "slo_ms = 10");
     let (status, text) = ask(bed.http, "POST", "/v2/repository/models/huge/load", "{}").await;
     assert_eq!((status, text.contains("is longer than slo_ms = 10")), (400, true), "{text}");
     assert_eq!(percents(&bed.gpu().await), [50, 50]);
