@@ -160,6 +160,10 @@ impl ModelSpec {
     }
 }
 
+/// The most batches that an executor has at a time: the one that runs, and those that are on their way to it. Where batches are shorter than the
+/// way, one ahead would leave it idle; and what is on its way cannot be changed any more.
+pub const BATCHES_MAX: usize = 4;
+
 /// The time it takes to reach an executor and to come back (Symphony, appendix D).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Network {

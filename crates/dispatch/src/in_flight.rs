@@ -2,6 +2,8 @@
 
 use fermata_core::{ExecutorId, ModelId, Request};
 
+use crate::event::BATCHES_MAX;
+
 /// The batches on each executor, in the order in which they were given. The buffers are reused.
 #[derive(Clone, Debug, Default)]
 pub struct InFlight {
@@ -11,11 +13,11 @@ pub struct InFlight {
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 struct Slot {
-    running: Batch,
-    next: Batch,
+    count: usize,
+    /// So many of them; the buffers of the others are kept.
+    batches: [Batch; BATCHES_MAX],
 }
 
-/// A batch, or none if it has no requests.
 #[derive(Clone, Debug, Default)]
 struct Batch {
     model: ModelId,
@@ -30,35 +32,43 @@ impl InFlight {
             self.slots.resize_with(executor.index() + 1, Slot::default);
         }
         let slot = &mut self.slots[executor.index()];
-        let is_idle = slot.running.requests.is_empty();
-        let batch = if is_idle { &mut slot.running } else { &mut slot.next };
-        assert!(batch.requests.is_empty(), "executor {executor} was given a third batch");
+        assert!(slot.count < BATCHES_MAX, "executor {executor} was given too many batches");
+        let batch = &mut slot.batches[slot.count];
+        slot.count += 1;
         batch.model = model;
         batch.requests.extend_from_slice(requests);
     }
 
     /// The model and the requests that the executor runs now.
     pub fn running(&self, executor: ExecutorId) -> Option<(ModelId, &[Request])> {
-        let Batch { model, requests } = &self.slots.get(executor.index())?.running;
-        (!requests.is_empty()).then_some((*model, requests))
+        let Slot { count, batches } = self.slots.get(executor.index())?;
+        let Batch { model, requests } = &batches[0];
+        (*count > 0).then_some((*model, requests))
     }
 
     /// The first batch of an executor is done.
     #[inline]
     pub fn done(&mut self, executor: ExecutorId) {
         let slot = &mut self.slots[executor.index()];
-        assert!(!slot.running.requests.is_empty(), "an executor is done only with a batch");
-        slot.running.requests.clear();
-        if !slot.next.requests.is_empty() {
-            std::mem::swap(&mut slot.running, &mut slot.next);
-        }
+        assert!(slot.count > 0, "an executor is done only with a batch");
+        slot.batches[0].requests.clear();
+        slot.move_up();
     }
 
     /// Takes the first batch of an executor back.
     pub fn take(&mut self, executor: ExecutorId) -> Option<(ModelId, Vec<Request>)> {
-        let slot = self.slots.get_mut(executor.index())?;
-        let Batch { model, requests } =
-            std::mem::replace(&mut slot.running, std::mem::take(&mut slot.next));
-        (!requests.is_empty()).then_some((model, requests))
+        let slot = self.slots.get_mut(executor.index()).filter(|slot| slot.count > 0)?;
+        let Batch { model, requests } = std::mem::take(&mut slot.batches[0]);
+        slot.move_up();
+        Some((model, requests))
+    }
+}
+
+impl Slot {
+    /// The second batch is the first now, and so on.
+    #[inline]
+    fn move_up(&mut self) {
+        self.batches[..self.count].rotate_left(1);
+        self.count -= 1;
     }
 }

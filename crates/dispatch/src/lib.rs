@@ -26,7 +26,7 @@ mod tuning;
 
 pub use baseline::orloj::{HullQueue, Point};
 pub use dispatcher::Dispatcher;
-pub use event::{Action, Actions, Dispatch, DropReason, Event, ModelSpec, Network};
+pub use event::{Action, Actions, BATCHES_MAX, Dispatch, DropReason, Event, ModelSpec, Network};
 pub use hub::Hub;
 pub use id_set::IdSet;
 pub use in_flight::InFlight;

@@ -6,7 +6,7 @@
 
 use fermata_core::{ClassId, ExecutorId, ModelId, Span, Time};
 
-use crate::event::Network;
+use crate::event::{BATCHES_MAX, Network};
 use crate::id_set::IdSet;
 use crate::min_tree::MinTree;
 
@@ -84,12 +84,12 @@ struct Ask {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Executor {
     class: ClassId,
-    /// Batches given and not done: two where one was granted ahead of time.
+    /// Batches given and not done: several where some were granted ahead of time.
     batches: u8,
     /// When the last of them is expected to be done.
     free_at: Time,
-    /// How long the last of them takes.
-    latency: Span,
+    /// How long each of them takes.
+    latencies: [Span; BATCHES_MAX],
     /// It takes no more batches.
     leaving: bool,
     present: bool,
@@ -165,8 +165,11 @@ impl RankMachine {
             class.free.clear(executor.index());
             class.idle.insert(executor.index());
         } else {
-            // Where the first batch took longer than planned, the second one starts only now.
-            state.free_at = state.free_at.max(now + state.latency);
+            // Where the first batch took longer than planned, the others start only now.
+            state.latencies.rotate_left(1);
+            let left = state.latencies[..usize::from(state.batches)].iter();
+            let left = left.fold(Span::ZERO, |sum, &latency| sum + latency);
+            state.free_at = state.free_at.max(now + left);
             let class = &mut self.classes[state.class.index()];
             class.free.set(executor.index(), state.free_at);
         }
@@ -284,13 +287,14 @@ impl RankMachine {
     /// The model used its grant: the executor runs a batch from `start` on, for `latency`.
     pub fn inform_executor(&mut self, executor: ExecutorId, start: Time, latency: Span) {
         let state = &mut self.executors[executor.index()];
+        state.latencies[usize::from(state.batches)] = latency;
         state.batches += 1;
-        (state.free_at, state.latency) = (start + latency, latency);
+        state.free_at = start + latency;
         if state.leaving {
             return; // It left while the grant was under way, and finishes what it was given.
         }
         // Without network delays nothing is granted ahead: `Done` comes when the executor is free.
-        if state.batches == 1 && self.network.lead(1) > Span::ZERO {
+        if usize::from(state.batches) < BATCHES_MAX && self.network.lead(1) > Span::ZERO {
             let class = &mut self.classes[state.class.index()];
             class.free.set(executor.index(), state.free_at);
         }

@@ -1,4 +1,4 @@
-//! Any sequence of events: every request leaves once, no executor has a third batch, no wakeup is in vain.
+//! Any sequence of events: every request leaves once, no executor has too many batches, no wakeup is in vain.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fermata_core::{
     ClassId, ExecutorId, Growth, KindId, ModelId, Profile, RequestId, Span, Spread, Time,
 };
-use fermata_dispatch::{Action, Actions, Dispatch, Event, ModelSpec, Network, Policy};
+use fermata_dispatch::{Action, Actions, BATCHES_MAX, Dispatch, Event, ModelSpec, Network, Policy};
 use proptest::prelude::*;
 
 const POLICIES: [&str; 11] = [
@@ -59,11 +59,13 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn every_request_leaves_once(steps in prop::collection::vec(step(), 1..150), far in any::<bool>()) {
+    fn every_request_leaves_once(steps in prop::collection::vec(step(), 1..150), far in 0..3) {
         for name in POLICIES {
             let network = match far {
-                true => Network { ctrl: Span(100_000), data: Span(50_000), resp: Span(2_000_000) },
-                false => Network::default(),
+                0 => Network::default(),
+                1 => Network { ctrl: Span(100_000), data: Span(50_000), resp: Span(2_000_000) },
+                // Farther away than most batches are long.
+                _ => Network { ctrl: Span(8_000_000), data: Span(10_000), resp: Span::ZERO },
             };
             let mut world = World::new(name, network);
             steps.iter().for_each(|&step| world.step(step));
@@ -245,7 +247,8 @@ impl World {
                         requests.push((request.id, request.deadline));
                     }
                     let state = self.executors.get_mut(&executor.0).unwrap();
-                    assert!(!state.leaving && state.batches.len() < 2 && !requests.is_empty());
+                    assert!(!state.leaving && !requests.is_empty());
+                    assert!(state.batches.len() < BATCHES_MAX);
                     state.ends = state.ends.or(Some(start + latency));
                     state.batches.push_back(Batch { start, latency, model, requests });
                 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use fermata_core::{ClassId, ExecutorId, ModelId, Request, RequestId, Span, Time};
-use fermata_dispatch::{Action, DropReason, Event, ModelSpec, Network};
+use fermata_dispatch::{Action, BATCHES_MAX, DropReason, Event, ModelSpec, Network};
 
 use crate::world::{Observer, Run};
 
@@ -229,7 +229,7 @@ impl Checker {
         let is_planned =
             promises.in_time && profile.is_none_or(|profile| profile.spread().is_none());
         assert!(state.takes_batches, "{place}: the executor is not there");
-        assert!(state.batches.len() < 2, "{place}: a third batch");
+        assert!(state.batches.len() < BATCHES_MAX, "{place}: too many batches");
         assert!(
             !is_planned || run.start >= state.planned_end,
             "{place}: overlaps what ends {:?}",

@@ -1,9 +1,10 @@
 //! The event loop: arrivals, executors and faults around a dispatcher, in virtual time.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Request, RequestId, Span, Time};
-use fermata_dispatch::{Action, Actions, Dispatch, Event, MinTree};
+use fermata_dispatch::{Action, Actions, BATCHES_MAX, Dispatch, Event, MinTree};
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64Mcg;
@@ -246,8 +247,8 @@ struct Executor {
     size: u32,
     /// How many of them will be in time.
     in_time: u32,
-    /// A batch that was sent before the running one ended, with its planned latency.
-    next: Option<Box<(Run, Span)>>,
+    /// Batches that were sent before the running one ended, with their planned latencies.
+    next: VecDeque<(Run, Span)>,
 }
 
 /// The stream number of execution noise, far from those of the models.
@@ -351,7 +352,7 @@ impl<'a> World<'a> {
         let state = &mut self.executors[executor.index()];
         match kind {
             FaultKind::Crash => {
-                state.next = None;
+                state.next.clear();
                 if state.is_busy() {
                     self.stop(now, executor);
                 }
@@ -430,10 +431,11 @@ impl<'a> World<'a> {
             Action::Run { executor, model, start, latency, .. } => {
                 let state = &mut self.executors[executor.index()];
                 if state.is_busy() {
-                    assert!(state.next.is_none(), "{executor} was given a third batch");
+                    let count = 1 + state.next.len();
+                    assert!(count < BATCHES_MAX, "{executor} was given too many batches");
                     let requests = batch.to_vec();
                     let run = Run { executor, model, start, finish: Time::NEVER, requests };
-                    state.next = Some(Box::new((run, latency)));
+                    state.next.push_back((run, latency));
                 } else {
                     let run = &mut state.running;
                     (run.executor, run.model, run.start) = (executor, model, start);
@@ -500,8 +502,7 @@ impl<'a> World<'a> {
             run.requests.clear();
         }
         *size = 0;
-        if let Some(next) = next.take() {
-            let (mut next, latency) = *next;
+        if let Some((mut next, latency)) = next.pop_front() {
             let batch = std::mem::take(&mut next.requests);
             *run = next;
             run.start = run.start.max(finish);

@@ -117,6 +117,9 @@ pub(super) struct Column {
 const ALIGNMENT: usize = 256;
 /// One batch runs, one is on its way in, one on its way out.
 const SLOTS: usize = 3;
+/// More are on their way in where they are short, which those of small models are. Where there is no slot, whoever begins a batch waits for one.
+const SMALL_SLOTS: usize = 5;
+const SMALL: usize = 1 << 20;
 /// For models whose tensors have any shape: the memory is only taken when it is used.
 const PLAIN_ROOM: usize = 256 << 20;
 
@@ -139,7 +142,8 @@ impl Form {
                 .collect::<Option<Vec<Column>>>()
         };
         let (inputs, outputs) = (columns(&signature.inputs)?, columns(&signature.outputs)?);
-        Some(Self { slots: SLOTS, largest, inputs, outputs, slot: end })
+        let slots = if end <= SMALL { SMALL_SLOTS } else { SLOTS };
+        Some(Self { slots, largest, inputs, outputs, slot: end })
     }
 
     /// Of a model whose items differ: half of each slot for what goes in, half for what comes out.
@@ -200,7 +204,9 @@ mod tests {
         assert_eq!(form.inputs[1], Column { at: 256, item: 2 });
         assert_eq!(form.inputs[2], Column { at: 512, item: 72 });
         assert_eq!(form.outputs, [Column { at: 768, item: 35 }]);
-        assert_eq!((form.slot, form.bytes()), (1024, 3 * 1024));
+        assert_eq!((form.slot, form.bytes()), (1024, SMALL_SLOTS * 1024));
+        let large = self::signature(8, &[(DataType::Uint8, &[224, 224, 3])]);
+        assert_eq!(Form::fixed(&large).unwrap().slots, SLOTS);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::mem;
 
 use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Span, Time};
-use fermata_dispatch::{Event, ModelSpec};
+use fermata_dispatch::{BATCHES_MAX, Event, ModelSpec};
 
 use super::text::Deed;
 
@@ -86,8 +86,8 @@ impl Check {
                 if state.leaving {
                     return Err(format!("executor {executor} has left"));
                 }
-                if state.batches.len() == 2 {
-                    return Err(format!("executor {executor} has two batches already"));
+                if state.batches.len() == BATCHES_MAX {
+                    return Err(format!("executor {executor} has {BATCHES_MAX} batches already"));
                 }
                 state.batches.push_back(requests.clone());
                 requests.iter().try_for_each(|&request| {
