@@ -64,6 +64,8 @@ pub(super) struct Ready {
     // In this order they are given back.
     exec: Exec,
     share: Arc<Share>,
+    /// It runs on the whole GPU in place of the share.
+    strays: bool,
 }
 
 /// How often a batch is timed to compare ways to run it.
@@ -197,9 +199,18 @@ impl Net {
         share: &Arc<Share>,
     ) -> Result<Arc<Ready>, CudaError> {
         let size = self.size_of(size);
-        let captured = self.sizes.get_mut(&size).expect("it was captured");
-        captured.runs += 1;
-        captured.on(share).map_or_else(|| made_ready(&captured.free(), share), Ok)
+        let mut first = None;
+        // Kernels of a size may not fit into the share. Rather than beside others on the whole GPU it is run as a larger one that does.
+        for captured in self.sizes.range_mut(size..=2 * size).map(|(_, captured)| captured) {
+            let ready =
+                captured.on(share).map_or_else(|| made_ready(&captured.free(), share), Ok)?;
+            if !ready.strays {
+                captured.runs += 1;
+                return Ok(ready);
+            }
+            first.get_or_insert(ready);
+        }
+        Ok(first.expect("it was captured"))
     }
 
     /// What is not ready on a share, most used sizes first.
@@ -259,11 +270,12 @@ pub(super) fn made_ready(twin: &Mutex<Twin>, share: &Arc<Share>) -> Result<Arc<R
         return Ok(ready.clone());
     }
     twin.ready = None;
-    let exec = twin.graph.ready(share.context()).or_else(|_| {
-        // Some kernels want multiprocessors in groups that a share may not have: these run on the whole GPU, beside others.
-        twin.graph.ready(share.device.context())
-    })?;
-    let ready = Arc::new(Ready { share: share.clone(), exec });
+    let (exec, strays) = match twin.graph.ready(share.context()) {
+        Ok(exec) => (exec, false),
+        // Some kernels want multiprocessors in groups that a share may not have.
+        Err(_) => (twin.graph.ready(share.device.context())?, true),
+    };
+    let ready = Arc::new(Ready { share: share.clone(), exec, strays });
     twin.ready = Some(ready.clone());
     Ok(ready)
 }
