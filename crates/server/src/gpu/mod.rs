@@ -49,7 +49,7 @@ const CTRL: Span = Span(400_000);
 const DATA: Span = Span(500);
 
 /// How far away the seats are.
-const NETWORK: Network = Network { ctrl: CTRL, data: DATA, resp: Span::ZERO };
+pub const NETWORK: Network = Network { ctrl: CTRL, data: DATA, resp: Span::ZERO };
 
 /// Executors for each seat: the one that it is, the one that it was until its last batch is done, and as many again for re-cuts that follow each
 /// other faster than batches.

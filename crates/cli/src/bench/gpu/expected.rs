@@ -18,9 +18,9 @@ pub(super) struct Asked {
 /// How many requests are simulated at each rate.
 const REQUESTS: u64 = 100_000;
 
-/// The goodput of all models together that the simulator finds on shares of a GPU that do not disturb each other, each an executor that
-/// holds all models.
-pub(super) fn simulated(asked: &[Asked], shares: &[u32], seed: u64) -> f64 {
+/// The goodput of all models together that the simulator finds on shares of a GPU that do not disturb each other, each an executor so
+/// far away that holds all models.
+pub(super) fn simulated(asked: &[Asked], shares: &[u32], network: Network, seed: u64) -> f64 {
     let load = |asked: &Asked| {
         let profile = |&percent: &u32| Some(Arc::new(asked.latencies.on_share(percent)));
         let profiles = shares.iter().map(profile).collect();
@@ -31,7 +31,7 @@ pub(super) fn simulated(asked: &[Asked], shares: &[u32], seed: u64) -> f64 {
     let scenario = Scenario {
         loads: asked.iter().map(load).collect(),
         executors: (0..shares.len() as u16).map(ClassId).collect(),
-        network: Network::default(),
+        network,
         end: End::Requests(REQUESTS),
         seed,
         noise: 0.0,
@@ -70,11 +70,12 @@ mod tests {
     fn a_simulated_gpu_serves_less_than_batches_back_to_back_and_shares_pay_for_small_batches() {
         let asked =
             |slo_ms: f64| [Asked { latencies: grid(), slo: Span::from_ms(slo_ms), weight: 1.0 }];
-        let whole = simulated(&asked(10.0), &[100], 1);
+        let whole = simulated(&asked(10.0), &[100], Network::default(), 1);
         let (_, most) = back_to_back(&grid().on_share(100), Span::from_ms(10.0));
         assert!(whole > 0.6 * most && whole < 1.1 * most, "{whole} of {most}");
         // A millisecond of every batch is fixed, and halves of a GPU pay it at the same time.
-        let tight = [&[100][..], &[50, 50]].map(|cut| simulated(&asked(3.0), cut, 1));
+        let near = Network::default();
+        let tight = [&[100][..], &[50, 50]].map(|cut| simulated(&asked(3.0), cut, near, 1));
         assert!(tight[1] > 1.1 * tight[0], "{tight:?}");
     }
 }

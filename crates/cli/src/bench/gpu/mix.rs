@@ -2,6 +2,7 @@
 
 use fermata_core::Span;
 use fermata_onnx::zoo::Net;
+use fermata_server::gpu::NETWORK;
 use fermata_sim::symphony::Meter;
 use serde::Serialize;
 
@@ -90,7 +91,7 @@ impl Scene {
                 weight: self.weights[at],
             });
         }
-        Ok(simulated(&asked, cut, seed))
+        Ok(simulated(&asked, cut, NETWORK, seed))
     }
 
     /// The models as `fermata load` takes them, with a rate for all together.
@@ -117,7 +118,7 @@ fn section(all: &[Found]) -> Section {
     let mut section = Section::default();
     section.say(format!(
         "{} on one server, SLO {} ms, every executor with all models, Poisson arrivals over gRPC. *Time sharing* is one executor with the whole GPU; with shares, each is \
-         an executor. Goodput in requests a second of all models together, in brackets what `fermata sim` finds for shares that do not disturb each other.",
+         an executor. Goodput in requests a second of all models together, in brackets what `fermata sim` finds for shares as far away that do not disturb each other.",
         NETS.map(|net| net.describe().to_owned()).join(", "),
         SLO_MS.map(|slo| slo.to_string()).join(", "),
     ));
