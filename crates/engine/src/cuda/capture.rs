@@ -120,6 +120,9 @@ impl Runner {
     /// Captures what was warmed up.
     pub(super) fn capture(&mut self, binding: Binding) -> Result<Shot, EngineError> {
         let Self { session, stream, options } = self;
+        // Another thread may have warmed it up: what ONNX Runtime makes for each thread is made now, since it cannot be captured.
+        binding.run(session, options).map_err(failed)?;
+        stream.wait()?;
         let mut graph = || stream.capture(|| binding.run(session, options).map_err(failed));
         let graphs = [graph()?, graph()?];
         Ok(Shot { graphs, binding })
