@@ -7,6 +7,7 @@ mod args;
 mod bench;
 pub mod chart;
 mod client;
+mod gpu;
 mod gpu_worker;
 mod input;
 mod load;

@@ -32,11 +32,17 @@ pub(crate) fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         output::check_writable("--plot", out)?;
     }
     let places = Place::all(args)?;
-    let (mut reports, mut failed) = (Vec::new(), Vec::new());
+    let (mut reports, mut failed, mut subjects) = (Vec::new(), Vec::new(), Vec::new());
+    for subject in subject::find(args, limit)? {
+        match subject {
+            Ok(subject) => subjects.push(subject),
+            Err(error) => failed.push(error),
+        }
+    }
     for place in places {
         let bench = Bench::new(args, place.engine(), shapes.clone());
-        for subject in subject::find(args, limit)? {
-            match subject.and_then(|subject| bench.profile(&subject, limit)) {
+        for subject in &subjects {
+            match bench.profile(subject, limit) {
                 Ok(report) => reports.push(report),
                 Err(error) => failed.push(error),
             }

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use fermata_engine::cuda::Workers;
 use fermata_engine::{Cut, Engine, EngineError, OnnxRuntime, Seat};
 
 use super::ProfileArgs;
 use crate::client::in_one_line;
 use crate::input::InputError;
-use crate::serve::{gpu_library_folders, library_folders};
+use crate::serve::library_folders;
 
 /// Where models are measured.
 pub(super) enum Place {
@@ -22,19 +21,14 @@ impl Place {
         let Some(number) = args.gpu else { return Ok(vec![Self::Processors]) };
         let refuse = |name, reason: String| InputError::Argument { name, reason };
         let wrong = |error: EngineError| refuse("--gpu", in_one_line(&error.to_string()));
-        let workers = Workers::new(gpu_library_folders()).map_err(wrong)?;
-        let there = workers.gpus().map_err(wrong)?;
-        let gpu = there.iter().find(|gpu| gpu.index == number);
-        let gpu = gpu.ok_or_else(|| {
-            refuse("--gpu", format!("there is no GPU {number}: this machine has {}", there.len()))
-        })?;
+        let (workers, gpu) = crate::gpu::find(number)?;
         let percents = if args.share.is_empty() { &[100][..] } else { &args.share };
         let cut = |&percent: &u32| {
             Cut::new(&[percent], gpu.multiprocessors, gpu.step)
                 .map_err(|error| refuse("--share", error.to_string()))
         };
         let cuts: Vec<Cut> = percents.iter().map(cut).collect::<Result<_, _>>()?;
-        let seat = workers.seat(gpu).map_err(wrong)?;
+        let seat = workers.seat(&gpu).map_err(wrong)?;
         Ok(cuts.into_iter().map(|cut| Self::Share { seat: seat.clone(), cut }).collect())
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct GpuArgs {
     #[arg(long, value_name = "DIR", env = "FERMATA_PROFILES", default_value = "profiles/h200")]
     pub(super) profiles: PathBuf,
 
-    /// About how long all experiments may take together. Less time is shorter runs.
+    /// About how long all runs may take together. Less time is shorter runs; to load the models takes minutes more.
     #[arg(long, value_name = "M", env = "FERMATA_MINUTES", default_value_t = 9.0)]
     pub(super) minutes: f64,
 }
@@ -40,7 +40,7 @@ fn help() -> String {
 It needs a GPU of NVIDIA with CUDA 13 and cuDNN 9, and ONNX Runtime for GPUs (`make setup-gpu`).
 
 Examples:
-  fermata bench gpu                            all of it, in about nine minutes
+  fermata bench gpu                            all of it
   fermata bench gpu --only latency             one experiment
   fermata bench gpu --only serve,recut         two of them
   fermata bench gpu --minutes 3 --out /tmp     a rough look, elsewhere than in docs/results",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use fermata_engine::cuda::{Workers, captured_size};
-use fermata_engine::{Cut, EngineError, Gpu, Seat};
+use fermata_engine::{Cut, Gpu, Seat};
 use fermata_onnx::zoo::Net;
 
 use super::args::GpuArgs;
@@ -16,7 +16,6 @@ use super::looping::{Enough, Looped, alone};
 use super::subject::Subject;
 use super::zoo;
 use crate::input::InputError;
-use crate::serve::gpu_library_folders;
 
 /// The largest batch that is measured.
 pub(super) const BATCH_MAX: usize = 64;
@@ -55,9 +54,9 @@ impl Rig {
             return Err(InputError::Argument { name: "--minutes", reason });
         }
         let quick = if args.suite.quick { 0.3 } else { 1.0 };
-        let workers = workers().map_err(|error| no_gpu(error.to_string()))?;
+        let (workers, device) = crate::gpu::find(args.gpu)?;
         Ok(Self {
-            device: find(&workers, args.gpu)?,
+            device,
             models: args.models.clone(),
             profiles: args.profiles.clone(),
             seed: args.suite.seed,
@@ -154,24 +153,6 @@ impl Lab {
         self.seat.set_share(&cut, 0)?;
         Ok(cut.multiprocessors()[0])
     }
-}
-
-fn workers() -> Result<Arc<Workers>, EngineError> {
-    Workers::new(gpu_library_folders())
-}
-
-/// The GPU of a number.
-fn find(workers: &Workers, number: usize) -> Result<Gpu, InputError> {
-    let gpus = workers.gpus().map_err(|error| no_gpu(error.to_string()))?;
-    let found = gpus.iter().find(|gpu| gpu.index == number).cloned();
-    found.ok_or_else(|| match gpus.len() {
-        0 => no_gpu("this machine has no GPU that CUDA can use".to_owned()),
-        _ => no_gpu(format!("there is no GPU {number}: the last is {}", gpus.len() - 1)),
-    })
-}
-
-fn no_gpu(reason: String) -> InputError {
-    InputError::Argument { name: "--gpu", reason }
 }
 
 /// The batch sizes that the engine runs, up to the largest that is measured here.
