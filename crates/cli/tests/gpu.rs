@@ -99,7 +99,7 @@ fn what_a_gpu_computes_is_what_the_processor_computes() {
     let seat = machine.workers.seat(&machine.gpu).unwrap();
     let (all, step) = (machine.gpu.multiprocessors, machine.gpu.step);
     // Captured ones; then one that has any shape, and strings.
-    for name in ["add", "identity_fp16", "fixed", "doubled", "mean", "dynamic", "words"] {
+    for name in ["add", "identity_fp16", "fixed", "passthrough", "mean", "dynamic", "words"] {
         let expected = run(&on_cpu(), name, &[1, 2, 7]).unwrap();
         for percents in [&[100][..], &[20, 80], &[50, 50], &[33, 33, 34], &[25, 25, 25, 25]] {
             let cut = Cut::new(percents, all, step).unwrap();

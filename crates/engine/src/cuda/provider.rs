@@ -86,7 +86,9 @@ pub(super) fn open(
         provider = unsafe { provider.with_compute_stream(stream.0.cast()) };
     }
     let provider = provider.build().error_on_failure();
-    let builder = file::options(environment, source.threads)
+    // What runs on a stream does not run on processors, and a model may have a session for each batch size.
+    let threads = if stream.is_some() { 1 } else { source.threads };
+    let builder = file::options(environment, threads)
         .and_then(|builder| Ok(builder.with_execution_providers([provider])?))
         .map_err(|error| one_line(&error))?;
     file::commit(builder, source)
