@@ -10,12 +10,11 @@ use std::time::Instant;
 use bytes::Bytes;
 use ort::environment::Environment;
 
-use super::binding::Binding;
 use super::driver::{Buffer, CudaError, Device, Pinned, Stream};
 use super::net::{Net, Share};
 use super::provider::{Tuning, open};
 use super::region::Region;
-use super::wire::{Form, Head, Reply};
+use super::wire::{Form, Grain, Head, Reply};
 use super::worker::{Lanes, Marks};
 use crate::onnx::{compatible, file, library};
 use crate::{EngineError, Inputs, Session, Signature, Source, Tensor};
@@ -114,18 +113,18 @@ impl Host {
         Ok(signature)
     }
 
-    /// Makes a model ready; in which way it is captured, if it is.
+    /// Makes a model ready; in which way and for which sizes it is captured, if it is.
     pub(super) fn open(
         &self,
         hosted: &Hosted,
         what: Opening,
-    ) -> Result<Option<Tuning>, EngineError> {
+    ) -> Result<Option<(Tuning, Grain)>, EngineError> {
         let Opening { signature, region, form, tuning } = what;
         let wrong = |reason| EngineError::Load { file: hosted.source.file.clone(), reason };
         let region =
             Region::open(&region, form.bytes()).map_err(|error| wrong(error.to_string()))?;
         let fixed = Form::fixed(&signature).as_ref() == Some(&form);
-        let (tuning, slots, pinned) = if fixed {
+        let (captured, slots, pinned) = if fixed {
             let mut captured = None;
             if let Some(tuning) = tuning {
                 // What was best elsewhere need not be possible here.
@@ -135,13 +134,12 @@ impl Host {
             if captured.is_none() {
                 captured = self.capture(hosted, &signature, &form, &Tuning::CANDIDATES)?;
             }
-            let Some((tuning, net)) = captured else { return Ok(None) };
-            self.device.set_current()?;
+            let Some((tuning, grain, net)) = captured else { return Ok(None) };
             let pinned = Pinned::new(region.start(), form.bytes())?;
             let slot = |_| Ok(Slot { stage: Buffer::new(form.slot)?, marks: Marks::new()? });
             let slots = (0..form.slots).map(slot).collect::<Result<Vec<_>, CudaError>>()?;
             *hosted.net.lock().unwrap_or_else(PoisonError::into_inner) = Some(net);
-            (Some(tuning), slots, Some(pinned))
+            (Some((tuning, grain)), slots, Some(pinned))
         } else {
             let source = &hosted.source;
             let session = open(&self.environment, source, self.gpu, Tuning::default(), None);
@@ -152,42 +150,32 @@ impl Host {
             (None, Vec::new(), None)
         };
         match hosted.opened.set(Opened { form, slots, _pinned: pinned, region }) {
-            Ok(()) => Ok(tuning),
+            Ok(()) => Ok(captured),
             Err(_) => Err(wrong("it is open already".to_owned())),
         }
     }
 
-    /// The model in the fastest of some ways to run it; `None`, if it cannot be captured in any.
+    /// The model in the fastest of some ways to run it, and for which sizes; `None`, if it cannot be captured in any.
     fn capture(
         &self,
         hosted: &Hosted,
         signature: &Signature,
         form: &Form,
         candidates: &[(Tuning, f32)],
-    ) -> Result<Option<(Tuning, Net)>, EngineError> {
+    ) -> Result<Option<(Tuning, Grain, Net)>, EngineError> {
         let size = TRIED.min(form.largest);
-        let warm = |tuning: Tuning| self.warm(hosted, signature, form, tuning, size);
-        // Kernels may have to be compiled, which takes one thread for each of them. What failed stays until nobody compiles any more.
-        let mut made: Vec<_> = thread::scope(|scope| {
-            let one = |&(tuning, _): &(Tuning, f32)| scope.spawn(move || warm(tuning));
-            let threads: Vec<_> = candidates.iter().map(one).collect();
-            threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
-        });
-        if made.len() > 1 && made.iter().all(Result::is_err) {
-            // There may be no memory for all of them at once.
-            made.clear();
-            made.push(warm(candidates[0].0));
-        }
-        let mut best: Option<(f32, Tuning, Net)> = None;
+        let mut best: Option<(f32, (Tuning, Grain, Net))> = None;
         let mut wrong = None;
-        for (made, &(tuning, worth)) in made.into_iter().zip(candidates) {
-            let timed = made.and_then(|(binding, mut net)| {
-                net.capture_warm(size, binding)?;
-                Ok((net.time(size, &self.device)?, net))
+        for &(tuning, worth) in candidates {
+            let timed = self.net(hosted, signature, form, tuning).and_then(|mut net| {
+                let grain = net.capture_first(size)?;
+                Ok((net.time(size, &self.device)?, (tuning, grain, net)))
             });
             match timed {
-                Ok((ms, net)) if best.as_ref().is_none_or(|(least, ..)| ms < worth * least) => {
-                    best = Some((ms, tuning, net));
+                // To compile its kernels in other ways as well would take too long for what they might gain.
+                Ok((_, made @ (_, Grain::Coarse, _))) if best.is_none() => return Ok(Some(made)),
+                Ok((ms, made)) if best.as_ref().is_none_or(|(least, _)| ms < worth * least) => {
+                    best = Some((ms, made));
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -199,26 +187,21 @@ impl Host {
             }
         }
         match (best, wrong) {
-            (Some((_, tuning, mut net)), _) => {
-                net.capture_ahead();
-                Ok(Some((tuning, net)))
-            }
+            (Some((_, made)), _) => Ok(Some(made)),
             // A file that cannot be opened cannot be run as it comes either.
             (None, Some(error @ EngineError::Load { .. })) => Err(error),
             (None, _) => Ok(None),
         }
     }
 
-    /// A model in one way to run it, warmed up for batches of so many.
-    fn warm(
+    /// A model in one way to run it, of which nothing is captured yet.
+    fn net(
         &self,
         hosted: &Hosted,
         signature: &Signature,
         form: &Form,
         tuning: Tuning,
-        size: usize,
-    ) -> Result<(Binding, Net), EngineError> {
-        self.device.set_current()?;
+    ) -> Result<Net, EngineError> {
         let (environment, source, gpu) =
             (self.environment.clone(), hosted.source.clone(), self.gpu);
         let expected = signature.clone();
@@ -229,10 +212,7 @@ impl Host {
             compatible::check(&file::specs(&session).map_err(wrong)?, &expected).map_err(wrong)?;
             Ok(session)
         };
-        let mut net = Net::new(Box::new(open), signature.clone(), form, self.gpu, self.device)?;
-        let binding = net.warm(size)?;
-        // In this order they are given back, if nobody wants them.
-        Ok((binding, net))
+        Net::new(Box::new(open), signature.clone(), form, self.gpu)
     }
 }
 

@@ -24,6 +24,5 @@ mod wire;
 mod worker;
 mod workers;
 
-pub use wire::captured_size;
 pub use worker::{gpus, work};
 pub use workers::{SUBCOMMAND, Workers};

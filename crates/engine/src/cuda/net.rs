@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::binding::{Binding, Bound};
-use super::capture::{Capturing, Open, Runner, Shot, Warm};
+use super::capture::{Capturing, Open, Runner, Shot};
 use super::driver::{Buffer, Context, CudaError, Device, Event};
 use super::graph::{Exec, Graph};
 use super::green::Green;
-use super::wire::{Column, Form, captured_size};
+use super::wire::{Column, Form, Grain};
 use crate::{EngineError, Signature, TensorSpec};
 
 /// The share that a worker has. Each has another number.
@@ -39,6 +39,7 @@ pub(super) struct Net {
     /// A size of it has kernels that are unloaded when the session runs another shape: from then on each size has a session of its own.
     apart: bool,
     largest: usize,
+    grain: Grain,
     pub(super) inputs: Vec<Buffer>,
     pub(super) outputs: Vec<Buffer>,
 }
@@ -70,8 +71,6 @@ pub(super) struct Ready {
 
 /// How often a batch is timed to compare ways to run it.
 const TIMED: usize = 10;
-/// Sizes that are apart are captured with the model, up to this one, and larger ones when they are first run.
-const AT_ONCE_MAX: usize = 64;
 
 impl Net {
     /// Of sessions that `open` makes.
@@ -80,7 +79,6 @@ impl Net {
         signature: Signature,
         form: &Form,
         gpu: usize,
-        device: Device,
     ) -> Result<Self, EngineError> {
         let buffers = |columns: &[Column]| {
             columns
@@ -99,7 +97,6 @@ impl Net {
             outputs: bound(&signature.outputs, &outputs),
             signature,
             gpu,
-            device,
         };
         Ok(Self {
             sizes: BTreeMap::new(),
@@ -107,6 +104,7 @@ impl Net {
             capturing,
             apart: false,
             largest: form.largest,
+            grain: Grain::Fine,
             inputs,
             outputs,
         })
@@ -114,7 +112,7 @@ impl Net {
 
     /// The size at which a batch of so many is run.
     pub(super) fn size_of(&self, size: usize) -> usize {
-        captured_size(size, self.largest)
+        self.grain.size(size, self.largest)
     }
 
     /// Whether batches of so many can be run at once.
@@ -122,53 +120,29 @@ impl Net {
         self.sizes.contains_key(&self.size_of(size))
     }
 
+    /// Captures the first size, which decides how many others there are.
+    pub(super) fn capture_first(&mut self, size: usize) -> Result<Grain, EngineError> {
+        self.capture(size)?;
+        if self.apart {
+            self.grain = Grain::Coarse;
+        }
+        Ok(self.grain)
+    }
+
     /// Captures batches of so many. Nothing of this model may run meanwhile.
     pub(super) fn capture(&mut self, size: usize) -> Result<(), EngineError> {
         let size = self.size_of(size);
-        if self.apart {
-            return self.capture_apart(&[size]);
-        }
-        let binding = self.warm(size)?;
-        self.capture_warm(size, binding)
-    }
-
-    /// Runs batches of so many, which takes the longest part of capturing them.
-    pub(super) fn warm(&mut self, size: usize) -> Result<Binding, EngineError> {
-        let size = self.size_of(size);
-        self.capturing.warm(&mut self.runner, size)
-    }
-
-    /// Captures what was just warmed up.
-    pub(super) fn capture_warm(
-        &mut self,
-        size: usize,
-        binding: Binding,
-    ) -> Result<(), EngineError> {
-        let shot = self.runner.capture(binding)?;
-        self.apart = shot.graphs[0].is_compiled_on_the_way()?;
-        self.sizes.insert(self.size_of(size), Captured::new(shot, None));
+        let captured = if self.apart {
+            let mut runner = self.capturing.runner()?;
+            let shot = self.capturing.capture(&mut runner, size)?;
+            Captured::new(shot, Some(runner))
+        } else {
+            let shot = self.capturing.capture(&mut self.runner, size)?;
+            self.apart = shot.graphs[0].is_compiled_on_the_way()?;
+            Captured::new(shot, None)
+        };
+        self.sizes.insert(size, captured);
         Ok(())
-    }
-
-    /// Captures the sizes that would take seconds each later, and take not much longer all together now; as many of them as there is memory for.
-    pub(super) fn capture_ahead(&mut self) {
-        if self.apart {
-            let all = 1..=self.largest.min(AT_ONCE_MAX);
-            let missing = all.filter(|&size| self.size_of(size) == size && !self.has(size));
-            // Whoever asks for one that is missing finds out why.
-            let _ = self.capture_apart(&missing.collect::<Vec<_>>());
-        }
-    }
-
-    fn capture_apart(&mut self, sizes: &[usize]) -> Result<(), EngineError> {
-        let (made, mut outcome) = self.capturing.warm_apart(sizes);
-        for Warm { size, binding, mut runner } in made {
-            match runner.capture(binding) {
-                Ok(shot) => _ = self.sizes.insert(size, Captured::new(shot, Some(runner))),
-                Err(error) => outcome = outcome.and(Err(error)),
-            }
-        }
-        outcome
     }
 
     /// Milliseconds that a batch of a captured size takes on the whole GPU.

@@ -14,7 +14,7 @@ use fermata_core::Span;
 use super::link::{Link, Pending};
 use super::provider::{Tuning, TuningKey};
 use super::region::Region;
-use super::wire::{Form, Head, Question, Reply, captured_size};
+use super::wire::{Form, Grain, Head, Question, Reply};
 use super::workers::Workers;
 use crate::onnx::session::check_inputs;
 use crate::{
@@ -216,7 +216,7 @@ impl Model for WorkerModel {
             None => {
                 let known = model.workers.tunings.get(&model.key);
                 let made = Opened::new(&model.link, model.number, signature, &model.key.0, known)?;
-                if let Some(tuning) = made.tuning {
+                if let Some((tuning, _)) = made.captured {
                     model.workers.tunings.keep(model.key.clone(), tuning);
                 }
                 opened.insert(Arc::new(made)).clone()
@@ -239,8 +239,8 @@ struct Opened {
     model: u32,
     signature: Signature,
     form: Form,
-    /// In which way it is captured, if it is.
-    tuning: Option<Tuning>,
+    /// In which way and for which sizes it is captured, if it is.
+    captured: Option<(Tuning, Grain)>,
     region: Region,
     /// Open for as long as the worker may look for it.
     _file: File,
@@ -271,13 +271,13 @@ impl Opened {
                 form: form.clone(),
                 tuning: known,
             };
-            let tuning = match link.ask(question) {
-                Ok(Reply::Opened { tuning }) => tuning,
+            let captured = match link.ask(question) {
+                Ok(Reply::Opened { captured }) => captured,
                 Ok(reply) => return Err(strange(&reply)),
                 Err(EngineError::Run(reason)) => return Err(wrong(reason)),
                 Err(error) => return Err(error),
             };
-            if tuning.is_some() || !fixed {
+            if captured.is_some() || !fixed {
                 let free = crossbeam_channel::unbounded();
                 (0..form.slots).for_each(|slot| _ = free.0.send(slot));
                 let (link, signature) = (link.clone(), signature.clone());
@@ -287,7 +287,7 @@ impl Opened {
                     model,
                     signature,
                     form,
-                    tuning,
+                    captured,
                     region,
                     _file: held,
                     free,
@@ -300,7 +300,7 @@ impl Opened {
 
     /// The size at which a batch of so many runs.
     fn size_of(&self, size: usize) -> usize {
-        if self.tuning.is_some() { captured_size(size, self.form.largest) } else { size }
+        self.captured.map_or(size, |(_, grain)| grain.size(size, self.form.largest))
     }
 
     fn note_warm(&self, size: usize) {
@@ -311,7 +311,7 @@ impl Opened {
     /// Brings a batch together in a slot. What is not captured is described.
     fn gather(&self, slot: usize, batch: &[Inputs]) -> Result<Option<Vec<Vec<Head>>>, EngineError> {
         let start = slot * self.form.slot;
-        if self.tuning.is_some() {
+        if self.captured.is_some() {
             for (row, inputs) in batch.iter().enumerate() {
                 for (column, input) in self.form.inputs.iter().zip(inputs) {
                     self.region.write(start + column.at + row * column.item, &input.data);

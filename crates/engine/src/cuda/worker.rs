@@ -326,7 +326,7 @@ impl Loader {
                 }
                 Job::Open { id, hosted, what } => {
                     let opened = host.open(&hosted, what);
-                    voice.answer(id, opened.map(|tuning| Reply::Opened { tuning }));
+                    voice.answer(id, opened.map(|captured| Reply::Opened { captured }));
                 }
                 Job::Run { id, hosted, batch: Batch { slot, size, heads } } => {
                     match hosted.run_slowly(lanes, (slot, size), heads, &current.get()) {

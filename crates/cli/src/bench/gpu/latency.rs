@@ -1,14 +1,12 @@
 //! Device-bound latencies on the whole GPU, and throughput back to back.
 
-use std::time::Instant;
-
 use fermata_onnx::zoo::Net;
 use fermata_sim::symphony::Meter;
 use serde::Serialize;
 
-use super::rig::{sweep, warm};
+use super::rig::sweep;
 use super::zoo::MODELS;
-use super::{Bench, met, shares, write_json, zoo};
+use super::{Bench, met, shares, write_json};
 use crate::bench::document::{Section, Table, figure};
 use crate::chart::{Axis, Lines, Series, grouped};
 
@@ -47,15 +45,11 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let mut all = Vec::new();
     let mut lab = rig.lab()?;
     lab.take(100)?;
+    lab.expect(rig, &MODELS)?;
     for net in MODELS {
-        // Made before, if it has to be.
-        zoo::file(&rig.models, net)?;
-        let began = Instant::now();
-        let subject = lab.subject(rig, net)?;
-        let loaded_s = began.elapsed().as_secs_f64();
-        warm(subject, &sizes)?;
-        let ready_s = began.elapsed().as_secs_f64();
-        let looped = sweep(subject, &sizes, rig.enough(TIME))?;
+        let present = lab.present(rig, net)?;
+        let (loaded_s, ready_s) = (present.loaded_s, present.ready_s);
+        let looped = sweep(&mut present.subject, &sizes, rig.enough(TIME))?;
         let rate = |(looped, &size): (&super::looping::Looped, &usize)| {
             size as f64 / looped.period().as_secs().max(1e-9)
         };
@@ -107,7 +101,7 @@ fn section(all: &[Found], device: &str) -> Section {
     let said =
         |found: &Found| format!("{} {:.1} and {:.1} s", found.model, found.loaded_s, found.ready_s);
     section.say(format!(
-        "From a file to a model that runs, with the best of three ways to run it found by measurement, and to one of which all of {} sizes have run: {}.",
+        "From a file to a model that runs, with the best of three ways to run it found by measurement (one, where kernels are compiled for it), and to one of which all of {} sizes have run: {}.",
         all.first().map_or(0, |found| found.batches.len()),
         all.iter().map(said).collect::<Vec<_>>().join(", ")
     ));

@@ -13,6 +13,7 @@ mod expected;
 mod fake;
 mod fit;
 mod interference;
+mod lab;
 mod latency;
 mod looping;
 mod mix;

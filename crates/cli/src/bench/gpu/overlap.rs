@@ -34,7 +34,7 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     bench.progress.expect(1);
     let mut lab = rig.lab()?;
     lab.take(100)?;
-    let looped = sweep(lab.subject(rig, Net::ResNet50)?, &BATCHES, rig.enough(TIME))?;
+    let looped = sweep(&mut lab.present(rig, Net::ResNet50)?.subject, &BATCHES, rig.enough(TIME))?;
     let found = looped.iter().zip(BATCHES).map(|(looped, batch)| Found {
         batch,
         device_ms: looped.median().as_ms(),

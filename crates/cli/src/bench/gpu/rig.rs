@@ -1,4 +1,4 @@
-//! What all experiments share: how long they may take, and a seat on the GPU with models that are loaded once.
+//! What all experiments share: how long they may take, the GPU, and the laboratory.
 
 use std::cell::{RefCell, RefMut};
 use std::path::PathBuf;
@@ -7,11 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use fermata_engine::cuda::{Workers, captured_size};
-use fermata_engine::{Cut, Gpu, Seat};
+use fermata_engine::cuda::Workers;
+use fermata_engine::{Gpu, Seat};
 use fermata_onnx::zoo::Net;
 
 use super::args::GpuArgs;
+use super::lab::Lab;
 use super::looping::{Enough, Looped, alone};
 use super::subject::Subject;
 use super::zoo;
@@ -36,13 +37,6 @@ pub(super) struct Rig {
     /// They remember in which way models run best.
     workers: Arc<Workers>,
     lab: RefCell<Option<Lab>>,
-}
-
-/// One seat that has the GPU to itself, with models on it.
-pub(super) struct Lab {
-    pub(super) gpu: Gpu,
-    pub(super) seat: Arc<dyn Seat>,
-    subjects: Vec<(Net, Subject)>,
 }
 
 impl Rig {
@@ -87,15 +81,13 @@ impl Rig {
         &self.workers
     }
 
-    /// The seat, which is started when it is first asked for.
+    /// The laboratory, which is opened when it is first asked for.
     pub(super) fn lab(&self) -> anyhow::Result<RefMut<'_, Lab>> {
         let mut lab = self.lab.borrow_mut();
         if lab.is_none() {
-            let gpu = self.device.clone();
-            let seat = self.workers.seat(&gpu)?;
-            *lab = Some(Lab { gpu, seat, subjects: Vec::new() });
+            *lab = Some(Lab::new(self)?);
         }
-        Ok(RefMut::map(lab, |lab| lab.as_mut().expect("it was just started")))
+        Ok(RefMut::map(lab, |lab| lab.as_mut().expect("it was just opened")))
     }
 
     /// Gives the GPU back, for a server that is to have it alone.
@@ -129,35 +121,6 @@ impl Rig {
             threads.into_iter().map(join).collect()
         })
     }
-}
-
-impl Lab {
-    /// A model on the seat, loaded if it is not there.
-    pub(super) fn subject(&mut self, rig: &Rig, net: Net) -> anyhow::Result<&mut Subject> {
-        if let Some(at) = self.subjects.iter().position(|(known, _)| *known == net) {
-            return Ok(&mut self.subjects[at].1);
-        }
-        let mut loaded = rig.load(std::slice::from_ref(&self.seat), &[net], BATCH_MAX)?;
-        let subject = loaded.pop().and_then(|mut one| one.pop()).expect("one was asked for");
-        self.subjects.push((net, subject));
-        Ok(&mut self.subjects.last_mut().expect("it was just put there").1)
-    }
-
-    /// Takes a share of the GPU; all of it for 100.
-    pub(super) fn take(&self, percent: u32) -> anyhow::Result<u32> {
-        let Gpu { multiprocessors, step, .. } = self.gpu;
-        let cut = match percent {
-            100 => Cut::whole(multiprocessors),
-            percent => Cut::new(&[percent, 100 - percent], multiprocessors, step)?,
-        };
-        self.seat.set_share(&cut, 0)?;
-        Ok(cut.multiprocessors()[0])
-    }
-}
-
-/// The batch sizes that the engine runs, up to the largest that is measured here.
-pub(super) fn sizes() -> Vec<usize> {
-    (1..=BATCH_MAX).filter(|&size| captured_size(size, BATCH_MAX) == size).collect()
 }
 
 /// How long batches of these sizes take, back to back.

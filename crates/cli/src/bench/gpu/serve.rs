@@ -103,7 +103,8 @@ pub(super) fn profile(rig: &Rig, net: Net) -> anyhow::Result<MeasuredFile> {
     if let Some(measured) = shares::read(&rig.profiles, &rig.device.name, net.name()) {
         return Ok(measured);
     }
-    shares::measure(rig, &mut *rig.lab()?, net, &[100])
+    let measured = shares::measure(rig, &mut *rig.lab()?, &[net], &[100], &|| {})?;
+    Ok(measured.into_iter().next().expect("one was asked for"))
 }
 
 impl Limits {

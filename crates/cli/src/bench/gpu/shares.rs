@@ -7,7 +7,8 @@ use fermata_engine::Gpu;
 use fermata_onnx::zoo::Net;
 use fermata_sim::symphony::Meter;
 
-use super::rig::{BATCH_MAX, Lab, Rig, sizes, sweep};
+use super::lab::Lab;
+use super::rig::{BATCH_MAX, Rig, sweep};
 use super::zoo::{MODELS, PRECISION};
 use super::{Bench, write_json};
 use crate::bench::document::{Section, Table, figure};
@@ -26,53 +27,59 @@ const TIME: f64 = 25.0;
 
 pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let rig = bench.args;
-    bench.progress.expect(MODELS.len());
+    bench.progress.expect(MODELS.len() * SHARES.len());
     let mut lab = rig.lab()?;
-    let mut all = Vec::new();
-    for net in MODELS {
-        let mut measured = measure(rig, &mut lab, net, &SHARES)?;
+    lab.expect(rig, &MODELS)?;
+    let mut all = measure(rig, &mut lab, &MODELS, &SHARES, &|| bench.progress.finish_one())?;
+    for measured in &mut all {
         // What it uses beside others is measured by another experiment.
         measured.usage =
-            read(&rig.profiles, &rig.device.name, net.name()).and_then(|before| before.usage);
-        write(&rig.profiles, &measured)?;
-        all.push(measured);
-        bench.progress.finish_one();
+            read(&rig.profiles, &rig.device.name, &measured.model).and_then(|before| before.usage);
+        write(&rig.profiles, measured)?;
     }
     lab.take(100)?;
     write_json(bench, "shares", &all)?;
     Ok(section(&all))
 }
 
-/// A model over all sizes on these shares.
+/// Models over all sizes on these shares. Each share is taken once, since everything is made ready for it then.
 pub(super) fn measure(
     rig: &Rig,
     lab: &mut Lab,
-    net: Net,
+    nets: &[Net],
     percents: &[u32],
-) -> anyhow::Result<MeasuredFile> {
-    let mut shares = Vec::new();
-    for &percent in percents {
-        let multiprocessors = lab.take(percent)?;
-        let looped = sweep(lab.subject(rig, net)?, &BATCHES, rig.enough(TIME))?;
-        shares.push(ShareRow {
-            percent,
+    done: &dyn Fn(),
+) -> anyhow::Result<Vec<MeasuredFile>> {
+    let Gpu { name, multiprocessors, .. } = lab.gpu.clone();
+    let mut all = Vec::new();
+    for &net in nets {
+        all.push(MeasuredFile {
+            format: FORMAT,
+            model: net.name().to_owned(),
+            device: name.clone(),
             multiprocessors,
-            median_ms: looped.iter().map(|looped| looped.median().as_ms()).collect(),
-            tail_ms: looped.iter().map(|looped| looped.tail().as_ms()).collect(),
+            precision: PRECISION.to_owned(),
+            captured: lab.present(rig, net)?.subject.sizes(),
+            batches: BATCHES.into(),
+            shares: Vec::new(),
+            usage: None,
         });
     }
-    let Gpu { name, multiprocessors, .. } = lab.gpu.clone();
-    Ok(MeasuredFile {
-        format: FORMAT,
-        model: net.name().to_owned(),
-        device: name,
-        multiprocessors,
-        precision: PRECISION.to_owned(),
-        captured: sizes(),
-        batches: BATCHES.into(),
-        shares,
-        usage: None,
-    })
+    for &percent in percents {
+        let multiprocessors = lab.take(percent)?;
+        for (measured, &net) in all.iter_mut().zip(nets) {
+            let subject = &mut lab.present(rig, net)?.subject;
+            let looped = sweep(subject, &BATCHES, rig.enough(TIME))?;
+            measured.shares.push(ShareRow {
+                percent,
+                multiprocessors,
+                median_ms: looped.iter().map(|looped| looped.median().as_ms()).collect(),
+                tail_ms: looped.iter().map(|looped| looped.tail().as_ms()).collect(),
+            });
+            done();
+        }
+    }
+    Ok(all)
 }
 
 /// The profile of a model on a device, if there is one that makes sense.
@@ -168,7 +175,6 @@ mod tests {
 
     #[test]
     fn what_is_measured_is_run_as_it_is() {
-        assert!(BATCHES.iter().all(|size| sizes().contains(size)));
         assert!(SHOWN.iter().all(|size| BATCHES.contains(size)));
     }
 

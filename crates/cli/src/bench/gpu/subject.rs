@@ -36,6 +36,12 @@ impl Subject {
         Ok(Self { session: model.session(&signature)?, requests })
     }
 
+    /// The batch sizes that the engine runs: the next one for those between.
+    pub(super) fn sizes(&self) -> Vec<usize> {
+        let all = 1..=self.requests.len();
+        all.filter(|&size| self.session.runs_as(size) == size).collect()
+    }
+
     /// To run batches of so many, or of the largest there are.
     pub(super) fn side(&mut self, batch: usize) -> Side<'_> {
         let batch = &self.requests[..batch.min(self.requests.len())];
