@@ -37,6 +37,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, env = "FERMATA_GOODPUT", value_parser = FalseyValueParser::new())]
     pub(crate) goodput: bool,
 
+    /// With --goodput: a rate is too much if it is too much so often. Neighbours on the same machine disturb any run now and then.
+    #[arg(long, value_name = "N", env = "FERMATA_TRIES", default_value_t = 2)]
+    pub(crate) tries: usize,
+
     /// The latency objective of models that have none of their own. Without one, every answer is in time.
     #[arg(long, value_name = "MS", env = "FERMATA_SLO_MS")]
     pub(crate) slo_ms: Option<f64>,

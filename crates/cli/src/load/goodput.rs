@@ -26,9 +26,6 @@ pub(super) struct Step {
     pub(super) p99_ms: f64,
 }
 
-/// A rate is too much if it is too much so often: neighbours on the same machine disturb any run now and then.
-const TRIES: usize = 2;
-
 /// Searches. Returns the run at the rate found, or the last one, if no rate is good.
 pub(super) fn find(
     campaign: &Campaign<'_>,
@@ -57,7 +54,7 @@ pub(super) fn find(
         Ok(Some(good))
     };
     search(first, |rate| {
-        for _ in 1..TRIES {
+        for _ in 1..campaign.plan.tries {
             match attempt(rate)? {
                 Some(false) => {}
                 other => return Ok::<_, anyhow::Error>(other),

@@ -19,6 +19,8 @@ pub(super) struct Plan {
     pub(super) mode: Mode,
     pub(super) warmup: Duration,
     pub(super) duration: Duration,
+    /// How often a rate is tried before it is too much.
+    pub(super) tries: usize,
     pub(super) timeout: Duration,
     pub(super) connections: usize,
     pub(super) threads: usize,
@@ -127,6 +129,7 @@ impl Plan {
             mode,
             warmup: duration("--warmup", &args.warmup, true)?,
             duration: duration("--duration", &args.duration, false)?,
+            tries: count("--tries", args.tries, 100)?,
             timeout,
             connections: count("--connections", args.connections, 100_000)?.max(threads),
             threads,
