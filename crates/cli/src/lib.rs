@@ -20,6 +20,7 @@ mod replay;
 mod serve;
 mod shares;
 mod sim;
+mod stolen;
 mod table;
 mod top;
 

@@ -5,7 +5,6 @@ use std::fs;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::thread;
-use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args as Arguments;
@@ -13,7 +12,7 @@ use clap::builder::FalseyValueParser;
 use fermata_workload::Counts;
 
 use super::document::{Document, Heading, Section};
-use super::machine::Machine;
+use super::machine::{Machine, Start};
 use super::progress::Progress;
 use crate::input::InputError;
 use crate::output;
@@ -140,18 +139,18 @@ pub(super) fn run<A>(
 
     let machine = Machine::this();
     for experiment in chosen {
-        let start = Instant::now();
+        let start = Start::now();
         let progress = Progress::start(experiment.name);
         let bench = Bench { args, suite, document, progress: &progress };
         let section = (experiment.run)(&bench).with_context(|| experiment.name.to_owned());
         progress.finish();
         let mut section = section.map_err(unwrap_input)?;
-        section.body.push_str(&machine.provenance(suite.seed, start.elapsed()));
+        section.body.push_str(&machine.provenance(suite.seed, &start));
         document.write(experiment.heading(), &section)?;
         output::print(&format!(
             "{}: {:.0} s, {}\n",
             experiment.name,
-            start.elapsed().as_secs_f64(),
+            start.time.elapsed().as_secs_f64(),
             document.section_file(experiment.name).display()
         ))?;
     }

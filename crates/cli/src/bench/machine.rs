@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
+use std::time::Instant;
+
+use crate::stolen::{self, DISTURBED, Ticks};
 
 /// What is the same for all sections of one call.
 pub(super) struct Machine {
@@ -25,17 +27,33 @@ impl Machine {
         }
     }
 
-    /// The last lines of a section.
-    pub(super) fn provenance(&self, seed: u64, took: Duration) -> String {
+    /// The last lines of a section on what was measured since then.
+    pub(super) fn provenance(&self, seed: u64, since: &Start) -> String {
         let Self { command, commit, processor, cores } = self;
-        let seconds = took.as_secs_f64();
+        let seconds = since.time.elapsed().as_secs_f64();
         let took = match seconds < 120.0 {
             true => format!("{seconds:.1} s"),
             false => format!("{:.1} min", seconds / 60.0),
         };
+        let stolen = stolen::since(since.ticks).filter(|&share| share > DISTURBED);
+        let stolen = stolen.map_or(String::new(), |share| {
+            format!(" · {:.1} % of the processors' time stolen by other machines", 100.0 * share)
+        });
         format!(
-            "\n<sub>`{command}` · commit {commit} · {processor}, {cores} cores · seed {seed} · {took}</sub>\n"
+            "\n<sub>`{command}` · commit {commit} · {processor}, {cores} cores · seed {seed} · {took}{stolen}</sub>\n"
         )
+    }
+}
+
+/// When something began.
+pub(super) struct Start {
+    pub(super) time: Instant,
+    ticks: Option<Ticks>,
+}
+
+impl Start {
+    pub(super) fn now() -> Self {
+        Self { time: Instant::now(), ticks: Ticks::now() }
     }
 }
 

@@ -37,7 +37,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, env = "FERMATA_GOODPUT", value_parser = FalseyValueParser::new())]
     pub(crate) goodput: bool,
 
-    /// With --goodput: a rate is too much if it is too much so often. Neighbours on the same machine disturb any run now and then.
+    /// With --goodput: a rate is too much if it is too much so often. Tries while a hypervisor gave the processors to others do not count, up to as
+    /// many again.
     #[arg(long, value_name = "N", env = "FERMATA_TRIES", default_value_t = 2)]
     pub(crate) tries: usize,
 

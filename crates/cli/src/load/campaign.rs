@@ -13,6 +13,7 @@ use super::progress::Progress;
 use super::record::{Outcome, Record, Slice};
 use super::schedule::Schedule;
 use super::worker::{self, Load, Stop, Work};
+use crate::stolen::{self, Ticks};
 
 /// Everything that runs have in common.
 pub(super) struct Campaign<'a> {
@@ -34,6 +35,8 @@ pub(super) struct Run {
     pub(super) cut: bool,
     /// CPU time of this process for each request that it sent.
     pub(super) cpu_us: f64,
+    /// The part of all processors' time that went to other machines meanwhile.
+    pub(super) stolen: Option<f64>,
 }
 
 /// Time for the threads to open connections.
@@ -58,7 +61,7 @@ impl Campaign<'_> {
         let fresh = || Record::new(window.clone(), slos.clone());
         let records: Vec<_> = (0..plan.threads).map(|_| Arc::new(Mutex::new(fresh()))).collect();
         let limits = self.bad_limits(scale, bad_max);
-        let cpu_before = cpu();
+        let (cpu_before, ticks) = (cpu(), Ticks::now());
         let enough = Stop::default();
         let mut measured = plan.duration;
         thread::scope(|scope| {
@@ -97,6 +100,7 @@ impl Campaign<'_> {
             seconds: measured.as_secs_f64(),
             cut: measured < plan.duration,
             cpu_us,
+            stolen: stolen::since(ticks),
         })
     }
 

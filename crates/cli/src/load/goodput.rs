@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::campaign::{Campaign, Run};
 use super::progress::Progress;
+use crate::stolen::DISTURBED;
 
 /// What makes a rate good.
 pub(super) const SHARE: f64 = 0.99;
@@ -24,6 +25,17 @@ pub(super) struct Step {
     /// It was ended as soon as it could not be good any more.
     pub(super) cut: bool,
     pub(super) p99_ms: f64,
+    /// The part of all processors' time that went to other machines meanwhile.
+    pub(super) stolen_share: Option<f64>,
+}
+
+/// What a try of a rate has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tried {
+    Good,
+    TooMuch,
+    /// Too much, on a machine that had other things to do.
+    Disturbed,
 }
 
 /// Searches. Returns the run at the rate found, or the last one, if no rate is good.
@@ -35,7 +47,7 @@ pub(super) fn find(
     let mut steps: Vec<Step> = Vec::new();
     let mut best: Option<Run> = None;
     let mut last = None;
-    let mut attempt = |rate: f64| -> anyhow::Result<Option<bool>> {
+    let mut attempt = |rate: f64| -> anyhow::Result<Option<Tried>> {
         progress.step(rate);
         let run = campaign.run(rate / first, Some(1.0 - SHARE), progress)?;
         if campaign.stop.is_wanted() {
@@ -43,30 +55,31 @@ pub(super) fn find(
             return Ok(None);
         }
         let step = Step::of(&run, rate);
-        let good = step.good;
+        let tried = step.tried();
         progress.stepped(&step);
         steps.push(step);
-        match (good, &best) {
+        match (tried == Tried::Good, &best) {
             (true, Some(other)) if other.offered_rps > run.offered_rps => {}
             (true, _) => best = Some(run),
             (false, _) => last = Some(run),
         }
-        Ok(Some(good))
+        Ok(Some(tried))
     };
-    search(first, |rate| {
-        for _ in 1..campaign.plan.tries {
-            match attempt(rate)? {
-                Some(false) => {}
-                other => return Ok::<_, anyhow::Error>(other),
-            }
-        }
-        attempt(rate)
-    })?;
+    search(first, |rate| judge(campaign.plan.tries, || attempt(rate)))?;
     let run = best.or(last).expect("the search has tried something");
     Ok((run, steps))
 }
 
 impl Step {
+    /// What it has shown.
+    pub(super) fn tried(&self) -> Tried {
+        match self.good {
+            true => Tried::Good,
+            false if self.stolen_share.is_some_and(|share| share > DISTURBED) => Tried::Disturbed,
+            false => Tried::TooMuch,
+        }
+    }
+
     fn of(run: &Run, rate: f64) -> Self {
         let share = |model: &super::record::ModelRecord| match model.sent {
             0 => 1.0,
@@ -75,8 +88,33 @@ impl Step {
         let in_time_share = run.record.models.iter().map(share).fold(1.0, f64::min);
         let good = in_time_share >= SHARE && !run.cut;
         let p99_ms = run.record.total().latency.value_at_quantile(0.99) as f64 / 1e6;
-        Self { offered_rps: rate, in_time_share, good, cut: run.cut, p99_ms }
+        Self {
+            offered_rps: rate,
+            in_time_share,
+            good,
+            cut: run.cut,
+            p99_ms,
+            stolen_share: run.stolen,
+        }
     }
+}
+
+/// Whether a rate is good. It is too much if it is so in this many tries; as many again that were disturbed do not count. `attempt` answers `None` to end
+/// the search.
+fn judge<E>(
+    tries: usize,
+    mut attempt: impl FnMut() -> Result<Option<Tried>, E>,
+) -> Result<Option<bool>, E> {
+    let (mut bad, mut disturbed) = (0, 0);
+    while bad < tries {
+        match attempt()? {
+            None => return Ok(None),
+            Some(Tried::Good) => return Ok(Some(true)),
+            Some(Tried::Disturbed) if disturbed < tries => disturbed += 1,
+            Some(Tried::Disturbed | Tried::TooMuch) => bad += 1,
+        }
+    }
+    Ok(Some(false))
 }
 
 /// Doubles or halves until a good rate and a bad one are known, then narrows them down. `good` answers `None` to
@@ -121,6 +159,21 @@ mod tests {
         });
         assert!(result.is_ok());
         (best, steps)
+    }
+
+    #[test]
+    fn tries_that_were_disturbed_do_not_count_for_ever() {
+        let judged = |tries: usize, all: &[Tried]| {
+            let mut all = all.iter();
+            let judged = judge(tries, || Ok::<_, Infallible>(all.next().copied()));
+            judged.map(|good| (good, all.len()))
+        };
+        use Tried::{Disturbed, Good, TooMuch};
+        assert_eq!(judged(2, &[TooMuch, Good, Good]), Ok((Some(true), 1)));
+        assert_eq!(judged(2, &[TooMuch, TooMuch, Good]), Ok((Some(false), 1)));
+        assert_eq!(judged(2, &[TooMuch, Disturbed, Disturbed, Good]), Ok((Some(true), 0)));
+        assert_eq!(judged(1, &[Disturbed, Disturbed, Good]), Ok((Some(false), 1)));
+        assert_eq!(judged(2, &[TooMuch]), Ok((None, 0)), "the user has enough");
     }
 
     #[test]

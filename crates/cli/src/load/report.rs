@@ -30,6 +30,8 @@ pub(super) struct Report {
     pub(super) waited_for_connection: u64,
     /// CPU time of this program for each request.
     pub(super) cpu_us_per_request: f64,
+    /// The part of all processors' time that a hypervisor gave to other machines meanwhile; null where nobody counts.
+    pub(super) stolen_share: Option<f64>,
     pub(super) errors: Vec<ErrorReport>,
     #[serde(serialize_with = "by_name")]
     pub(super) models: Vec<ModelReport>,
@@ -131,6 +133,7 @@ impl Report {
             lag_us: LagUs { p50: lag(0.5), p99: lag(0.99), max: record.lag.max() as f64 / 1e3 },
             waited_for_connection: record.waited,
             cpu_us_per_request: run.cpu_us,
+            stolen_share: run.stolen,
             errors: record.errors.iter().map(error).collect(),
             models: plan.models.iter().zip(&record.models).zip(&slos).map(model).collect(),
             steps: steps.map(<[Step]>::to_vec),

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::plan::{Mode, Plan};
 use super::report::{Figures, LatencyMs, Report};
 use crate::chart::grouped;
+use crate::stolen::DISTURBED;
 use crate::table::Table;
 
 /// A generator that is late by more than this at its worst hundredth tells little about the server.
@@ -138,6 +139,10 @@ fn rows(report: &Report, objective: bool) -> Vec<[String; 3]> {
         format!("{:.1} µs", report.cpu_us_per_request),
         "CPU time of this program for a request".to_owned(),
     ));
+    if let Some(stolen) = report.stolen_share.filter(|&share| share > DISTURBED) {
+        let note = "of the processors' time went to other machines: without that, it is faster";
+        rows.push(row("stolen", percent(stolen), note.to_owned()));
+    }
     rows
 }
 

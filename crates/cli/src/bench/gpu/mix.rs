@@ -19,11 +19,11 @@ const NETS: [Net; 3] = [Net::LeNet, Net::MobileNetV2, Net::BertShort];
 /// Their objectives.
 const SLO_MS: [f64; 3] = [3.0, 3.0, 3.5];
 /// How the GPU is cut; the first is time sharing.
-const CUTS: [&[u32]; 4] = [&[100], &[50, 50], &[33, 33, 34], &[25, 25, 25, 25]];
+const CUTS: [&[u32]; 3] = [&[100], &[50, 50], &[33, 33, 34]];
 /// What is asked for: so much more with shares.
 const MORE: f64 = 0.30;
-/// How long each rate is tried, in milliseconds, and how often before it is too much: one pause of a few milliseconds, of which this program's machine has
-/// its share, is enough to spoil a second at such objectives.
+/// How long each rate is tried, in milliseconds, and how often before it is too much: at such objectives, one pause of a few milliseconds is enough to
+/// spoil a second, and there are pauses on machines that share their processors with others.
 const TIME: f64 = 500.0;
 const TRIES: &str = "4";
 /// Where the search begins, of what is simulated.

@@ -1,6 +1,6 @@
 //! What was measured, as text, as JSON, and as a document.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fermata_core::Span;
 use fermata_dispatch::Rules;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::search::{Measured, measure};
 use super::{SchedulerArgs, count, name_of, say, trial_at};
 use crate::bench::document::Table;
-use crate::bench::machine::Machine;
+use crate::bench::machine::{Machine, Start};
 use crate::chart::{self, Axis, Figure, Lines, Panel, Row, Series};
 use crate::{output, table};
 
@@ -101,14 +101,14 @@ const GPUS: [usize; 5] = [1, 10, 100, 1_000, 10_000];
 pub(super) fn write(args: &SchedulerArgs, trial: &Trial) -> anyhow::Result<()> {
     let file = args.out.join("scheduler.md");
     output::check_writable("--out", &file)?;
-    let (start, machine) = (Instant::now(), Machine::this());
+    let (start, machine) = (Start::now(), Machine::this());
     let mut text = INTRODUCTION.to_owned();
     text.push_str(&targets(trial)?);
     text.push_str(&idling(trial));
     text.push_str(&memory(trial));
     let (counted, picture) = growth(trial);
     text.push_str(&counted);
-    text.push_str(&machine.provenance(args.seed, start.elapsed()));
+    text.push_str(&machine.provenance(args.seed, &start));
     output::write_file(&file, &text)?;
     output::write_file(&args.out.join("scheduler.svg"), &picture)?;
     output::print(&format!("{}\n", file.display()))
