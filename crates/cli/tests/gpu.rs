@@ -15,6 +15,7 @@ use fermata_engine::{
     Cut, DataType, Engine, EngineError, Gpu, Inputs, OnnxRuntime, Outputs, Signature, Source,
     Tensor,
 };
+use fermata_onnx::zoo::{Net, Precision};
 
 /// One test at a time: they look at the memory of the GPU.
 static TURN: Mutex<()> = Mutex::new(());
@@ -51,6 +52,13 @@ fn source(name: &str) -> Source {
     Source { file, threads: 1, memory: None }
 }
 
+/// A network with random weights.
+fn network(net: Net) -> Source {
+    let file = std::env::temp_dir().join(format!("fermata-{}-{net}.onnx", std::process::id()));
+    net.build(Precision::Fp16, 1).write(&file).unwrap();
+    Source { file, threads: 8, memory: None }
+}
+
 fn on_cpu() -> OnnxRuntime {
     OnnxRuntime::new([root().join(".fermata/lib-cuda"), root().join(".fermata/lib")]).unwrap()
 }
@@ -82,7 +90,15 @@ fn item(signature: &Signature, seed: usize) -> Inputs {
 }
 
 fn run(engine: &dyn Engine, name: &str, sizes: &[usize]) -> Result<Vec<Vec<Outputs>>, EngineError> {
-    let model = engine.load(&source(name))?;
+    run_source(engine, &source(name), sizes)
+}
+
+fn run_source(
+    engine: &dyn Engine,
+    source: &Source,
+    sizes: &[usize],
+) -> Result<Vec<Vec<Outputs>>, EngineError> {
+    let model = engine.load(source)?;
     let mut session = model.session(model.signature())?;
     let most = model.signature().max_batch.max(1);
     let batches = sizes.iter().map(|&size| {
@@ -111,6 +127,31 @@ fn what_a_gpu_computes_is_what_the_processor_computes() {
                 assert_eq!(found, expected, "{name} on {percents:?}");
             }
         }
+    }
+}
+
+/// All numbers of FP32 outputs.
+fn numbers(batches: &[Vec<Outputs>]) -> Vec<f32> {
+    let tensors = batches.iter().flatten().flatten();
+    let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
+    tensors.flat_map(|tensor| tensor.data.chunks_exact(4).map(number)).collect()
+}
+
+/// Kernels that were captured for one size must still be there when others were run: cuDNN unloads some.
+#[test]
+fn networks_compute_the_same_at_every_size_in_any_order() {
+    let Some(machine) = machine() else { return };
+    let seat = machine.workers.seat(&machine.gpu).unwrap();
+    let sizes = [8, 1, 3, 16, 8, 1, 16, 3];
+    for net in [Net::LeNet, Net::BertShort, Net::ResNet50, Net::MobileNetV2] {
+        let source = network(net);
+        let expected = numbers(&run_source(&on_cpu(), &source, &sizes).unwrap());
+        let found = numbers(&run_source(seat.as_ref(), &source, &sizes).unwrap());
+        std::fs::remove_file(&source.file).unwrap();
+        assert_eq!(found.len(), expected.len(), "{net}");
+        let largest = expected.iter().fold(0.0_f32, |most, number| most.max(number.abs()));
+        let differ = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(differ <= 0.05 * largest, "{net}: {differ} of {largest}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! How batches of a size are captured: a session is bound to memory of the GPU, warmed up, and captured.
 
+use std::time::{Duration, Instant};
+
 use ort::session::{NoSelectedOutputs, RunOptions, Session};
 
 use super::binding::{Binding, Bound};
@@ -31,10 +33,9 @@ pub(super) struct Runner {
 pub(super) struct Shot {
     pub(super) graphs: [Graph; 2],
     pub(super) binding: Binding,
+    /// How much longer than the second run the first one took: what had to be looked for, loaded or compiled for it.
+    pub(super) settling: Duration,
 }
-
-/// Engines are slow the first time, and settle on how to run at the second.
-const WARM_UPS: usize = 2;
 
 impl Capturing {
     /// One more session.
@@ -55,13 +56,17 @@ impl Capturing {
         let Runner { session, stream, options } = runner;
         let binding = Binding::new(session, self.gpu, batch, &self.inputs, &self.outputs);
         let binding = binding.map_err(failed)?;
-        for _ in 0..WARM_UPS {
+        let mut run = || {
+            let began = Instant::now();
             binding.run(session, options).map_err(failed)?;
             stream.wait()?;
-        }
+            Ok::<_, EngineError>(began.elapsed())
+        };
+        // Engines are slow the first time, and settle on how to run at the second.
+        let (first, second) = (run()?, run()?);
         let mut graph = || stream.capture(|| binding.run(session, options).map_err(failed));
         let graphs = [graph()?, graph()?];
-        Ok(Shot { graphs, binding })
+        Ok(Shot { graphs, binding, settling: first.saturating_sub(second) })
     }
 }
 

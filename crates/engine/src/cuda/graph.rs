@@ -42,11 +42,11 @@ impl Graph {
         Ok(Exec(exec))
     }
 
-    /// Whether it has kernels that were compiled while the program ran, and may be unloaded while it runs.
+    /// Whether it has kernels whose library holds hardly any others.
     ///
-    /// cuDNN compiles some for the very shapes that it is asked for, and unloads them with the plan that they are of. The libraries of what is
-    /// compiled like that hold a kernel or two; those of programs hold many.
-    pub(super) fn is_compiled_on_the_way(&self) -> Result<bool> {
+    /// cuDNN compiles some for the very shapes that it is asked for, and unloads them with the plan that they are of: they are alone in what is made for them.
+    /// So are some that come with cuDNN or cuBLAS, and stay.
+    pub(super) fn has_kernels_alone(&self) -> Result<bool> {
         for node in self.nodes()? {
             let Some(kernel) =
                 kernel_of(node)?.map(|kernel| kernel.kern).filter(|kern| !kern.is_null())
@@ -79,7 +79,7 @@ impl Graph {
     }
 }
 
-/// A library with so many kernels at most was compiled for somebody in particular.
+/// A library with so many kernels at most may have been compiled for somebody in particular.
 const FEW_KERNELS: c_uint = 2;
 
 /// What a node runs, if it is a kernel.

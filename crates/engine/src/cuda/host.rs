@@ -263,7 +263,7 @@ impl Hosted {
         if !net.has(size) {
             // All sizes of a model share its memory.
             lanes.compute.wait()?;
-            net.capture(size)?;
+            _ = net.capture(size)?;
         }
         lanes.begin(self, net, (slot, size), share)?;
         Ok(None)

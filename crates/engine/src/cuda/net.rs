@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::binding::{Binding, Bound};
 use super::capture::{Capturing, Open, Runner, Shot};
@@ -69,6 +70,10 @@ pub(super) struct Ready {
     strays: bool,
 }
 
+/// No kernel is compiled in less time.
+const COMPILING: Duration = Duration::from_millis(60);
+/// Sizes that take longer to settle are few.
+const SLOW: Duration = Duration::from_millis(2_500);
 /// How often a batch is timed to compare ways to run it.
 const TIMED: usize = 10;
 
@@ -120,29 +125,29 @@ impl Net {
         self.sizes.contains_key(&self.size_of(size))
     }
 
-    /// Captures the first size, which decides how many others there are.
+    /// Captures the first size; how long that takes decides how many others there are.
     pub(super) fn capture_first(&mut self, size: usize) -> Result<Grain, EngineError> {
-        self.capture(size)?;
-        if self.apart {
+        if self.capture(size)? > SLOW {
             self.grain = Grain::Coarse;
         }
         Ok(self.grain)
     }
 
-    /// Captures batches of so many. Nothing of this model may run meanwhile.
-    pub(super) fn capture(&mut self, size: usize) -> Result<(), EngineError> {
+    /// Captures batches of so many; how long they took to settle. Nothing of this model may run meanwhile.
+    pub(super) fn capture(&mut self, size: usize) -> Result<Duration, EngineError> {
         let size = self.size_of(size);
-        let captured = if self.apart {
+        let (shot, runner) = if self.apart {
             let mut runner = self.capturing.runner()?;
-            let shot = self.capturing.capture(&mut runner, size)?;
-            Captured::new(shot, Some(runner))
+            (self.capturing.capture(&mut runner, size)?, Some(runner))
         } else {
             let shot = self.capturing.capture(&mut self.runner, size)?;
-            self.apart = shot.graphs[0].is_compiled_on_the_way()?;
-            Captured::new(shot, None)
+            // Kernels that come alone were compiled, or else loaded one by one, which is quick.
+            self.apart = shot.settling > COMPILING && shot.graphs[0].has_kernels_alone()?;
+            (shot, None)
         };
-        self.sizes.insert(size, captured);
-        Ok(())
+        let settling = shot.settling;
+        self.sizes.insert(size, Captured::new(shot, runner));
+        Ok(settling)
     }
 
     /// Milliseconds that a batch of a captured size takes on the whole GPU.
@@ -216,7 +221,7 @@ impl Ready {
 
 impl Captured {
     fn new(shot: Shot, runner: Option<Runner>) -> Self {
-        let Shot { graphs, binding } = shot;
+        let Shot { graphs, binding, .. } = shot;
         let twins = graphs.map(|graph| Arc::new(Mutex::new(Twin { graph, ready: None })));
         Self { twins, runs: 0, _binding: binding, _runner: runner }
     }
