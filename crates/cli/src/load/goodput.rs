@@ -162,6 +162,22 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_is_disturbed_only_if_it_was_too_much() {
+        let step = |good, stolen_share| Step {
+            offered_rps: 1.0,
+            in_time_share: 1.0,
+            good,
+            cut: false,
+            p99_ms: 1.0,
+            stolen_share,
+        };
+        assert_eq!(step(true, Some(0.5)).tried(), Tried::Good);
+        assert_eq!(step(false, Some(DISTURBED)).tried(), Tried::TooMuch);
+        assert_eq!(step(false, Some(2.0 * DISTURBED)).tried(), Tried::Disturbed);
+        assert_eq!(step(false, None).tried(), Tried::TooMuch);
+    }
+
+    #[test]
     fn tries_that_were_disturbed_do_not_count_for_ever() {
         let judged = |tries: usize, all: &[Tried]| {
             let mut all = all.iter();

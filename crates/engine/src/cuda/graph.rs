@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
+use std::collections::BTreeSet;
 use std::ffi::c_uint;
 use std::ptr::null_mut;
 
@@ -42,11 +43,12 @@ impl Graph {
         Ok(Exec(exec))
     }
 
-    /// Whether it has kernels whose library holds hardly any others.
+    /// Its kernels whose library holds hardly any others, by their address.
     ///
     /// cuDNN compiles some for the very shapes that it is asked for, and unloads them with the plan that they are of: they are alone in what is made for them.
     /// So are some that come with cuDNN or cuBLAS, and stay.
-    pub(super) fn has_kernels_alone(&self) -> Result<bool> {
+    pub(super) fn kernels_alone(&self) -> Result<BTreeSet<usize>> {
+        let mut alone = BTreeSet::new();
         for node in self.nodes()? {
             let Some(kernel) =
                 kernel_of(node)?.map(|kernel| kernel.kern).filter(|kern| !kern.is_null())
@@ -59,10 +61,10 @@ impl Graph {
             // SAFETY: the library is that of a kernel.
             check("kernels", unsafe { sys::cuLibraryGetKernelCount(&raw mut kernels, library) })?;
             if kernels <= FEW_KERNELS {
-                return Ok(true);
+                alone.insert(kernel as usize);
             }
         }
-        Ok(false)
+        Ok(alone)
     }
 
     fn nodes(&self) -> Result<Vec<sys::CUgraphNode>> {

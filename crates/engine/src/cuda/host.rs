@@ -56,8 +56,8 @@ pub(super) struct Opening {
     pub(super) region: PathBuf,
     /// and how they lie there.
     pub(super) form: Form,
-    /// The way to run it, where it was found out before.
-    pub(super) tuning: Option<Tuning>,
+    /// The way to run it and the sizes to capture, where that was found out before.
+    pub(super) known: Option<(Tuning, Grain)>,
 }
 
 /// Where a batch lies on the GPU while it is on its way.
@@ -119,20 +119,22 @@ impl Host {
         hosted: &Hosted,
         what: Opening,
     ) -> Result<Option<(Tuning, Grain)>, EngineError> {
-        let Opening { signature, region, form, tuning } = what;
+        let Opening { signature, region, form, known } = what;
         let wrong = |reason| EngineError::Load { file: hosted.source.file.clone(), reason };
         let region =
             Region::open(&region, form.bytes()).map_err(|error| wrong(error.to_string()))?;
         let fixed = Form::fixed(&signature).as_ref() == Some(&form);
         let (captured, slots, pinned) = if fixed {
+            let grain = known.map(|(_, grain)| grain);
+            let capture =
+                |ways: &[(Tuning, f32)]| self.capture(hosted, &signature, &form, grain, ways);
             let mut captured = None;
-            if let Some(tuning) = tuning {
+            if let Some((tuning, _)) = known {
                 // What was best elsewhere need not be possible here.
-                captured =
-                    self.capture(hosted, &signature, &form, &[(tuning, 1.0)]).unwrap_or(None);
+                captured = capture(&[(tuning, 1.0)]).unwrap_or(None);
             }
             if captured.is_none() {
-                captured = self.capture(hosted, &signature, &form, &Tuning::CANDIDATES)?;
+                captured = capture(&Tuning::CANDIDATES)?;
             }
             let Some((tuning, grain, net)) = captured else { return Ok(None) };
             let pinned = Pinned::new(region.start(), form.bytes())?;
@@ -161,6 +163,7 @@ impl Host {
         hosted: &Hosted,
         signature: &Signature,
         form: &Form,
+        known: Option<Grain>,
         candidates: &[(Tuning, f32)],
     ) -> Result<Option<(Tuning, Grain, Net)>, EngineError> {
         let size = TRIED.min(form.largest);
@@ -168,7 +171,7 @@ impl Host {
         let mut wrong = None;
         for &(tuning, worth) in candidates {
             let timed = self.net(hosted, signature, form, tuning).and_then(|mut net| {
-                let grain = net.capture_first(size)?;
+                let grain = net.capture_first(size, known)?;
                 Ok((net.time(size, &self.device)?, (tuning, grain, net)))
             });
             match timed {

@@ -36,6 +36,8 @@ pub(super) struct Net {
     // In this order they are given back: graphs refer to the session's memory.
     sizes: BTreeMap<usize, Captured>,
     runner: Runner,
+    /// A second session that runs what the first one does, to tell which kernels are a session's own.
+    witness: Option<Runner>,
     capturing: Capturing,
     /// A size of it has kernels that are unloaded when the session runs another shape: from then on each size has a session of its own.
     apart: bool,
@@ -70,10 +72,8 @@ pub(super) struct Ready {
     strays: bool,
 }
 
-/// No kernel is compiled in less time.
-const COMPILING: Duration = Duration::from_millis(60);
-/// Sizes that take longer to settle are few.
-const SLOW: Duration = Duration::from_millis(2_500);
+/// Sizes that take longer to settle, because kernels are compiled for them, are few.
+const SLOW: Duration = Duration::from_millis(1_500);
 /// How often a batch is timed to compare ways to run it.
 const TIMED: usize = 10;
 
@@ -106,6 +106,7 @@ impl Net {
         Ok(Self {
             sizes: BTreeMap::new(),
             runner: capturing.runner()?,
+            witness: None,
             capturing,
             apart: false,
             largest: form.largest,
@@ -125,10 +126,21 @@ impl Net {
         self.sizes.contains_key(&self.size_of(size))
     }
 
-    /// Captures the first size; how long that takes decides how many others there are.
-    pub(super) fn capture_first(&mut self, size: usize) -> Result<Grain, EngineError> {
-        if self.capture(size)? > SLOW {
+    /// Captures the first size, and decides which others there are, unless that was decided elsewhere: all seats have the same.
+    pub(super) fn capture_first(
+        &mut self,
+        size: usize,
+        known: Option<Grain>,
+    ) -> Result<Grain, EngineError> {
+        if known == Some(Grain::Coarse) {
+            // Only models with compiled kernels have few sizes.
+            let shot = self.capturing.capture(&mut self.runner, size)?;
+            self.apart = true;
+            self.sizes.insert(size, Captured::new(shot, None));
             self.grain = Grain::Coarse;
+        } else {
+            let settling = self.capture(size)?;
+            self.grain = known.unwrap_or_else(|| grain(self.apart, settling));
         }
         Ok(self.grain)
     }
@@ -136,18 +148,43 @@ impl Net {
     /// Captures batches of so many; how long they took to settle. Nothing of this model may run meanwhile.
     pub(super) fn capture(&mut self, size: usize) -> Result<Duration, EngineError> {
         let size = self.size_of(size);
-        let (shot, runner) = if self.apart {
+        let (shot, runner, settling) = if self.apart {
             let mut runner = self.capturing.runner()?;
-            (self.capturing.capture(&mut runner, size)?, Some(runner))
+            let shot = self.capturing.capture(&mut runner, size)?;
+            let settling = shot.settling;
+            (shot, Some(runner), settling)
         } else {
-            let shot = self.capturing.capture(&mut self.runner, size)?;
-            // Kernels that come alone were compiled, or else loaded one by one, which is quick.
-            self.apart = shot.settling > COMPILING && shot.graphs[0].has_kernels_alone()?;
-            (shot, None)
+            let (shot, settling) = self.capture_together(size).inspect_err(|_| {
+                // Whatever its session has compiled by now must stay: it runs no other size.
+                self.apart = true;
+            })?;
+            (shot, None, settling)
         };
-        let settling = shot.settling;
+        if self.apart {
+            self.witness = None;
+        }
         self.sizes.insert(size, Captured::new(shot, runner));
         Ok(settling)
+    }
+
+    /// Captures a size in the session that all have in common for as long as no kernels are compiled for any.
+    fn capture_together(&mut self, size: usize) -> Result<(Shot, Duration), EngineError> {
+        let shot = self.capturing.capture(&mut self.runner, size)?;
+        let alone = shot.graphs[0].kernels_alone()?;
+        if alone.is_empty() {
+            let settling = shot.settling;
+            return Ok((shot, settling));
+        }
+        // Two sessions have kernels in common that come with a library, and each its own that are compiled for it.
+        let witness = match &mut self.witness {
+            Some(witness) => witness,
+            none => none.insert(self.capturing.runner()?),
+        };
+        let seen = self.capturing.capture(witness, size)?;
+        self.apart = seen.graphs[0].kernels_alone()? != alone;
+        // The first model of a process waits for libraries as well, the witness does not.
+        let settling = seen.settling;
+        Ok((shot, settling))
     }
 
     /// Milliseconds that a batch of a captured size takes on the whole GPU.
@@ -257,4 +294,22 @@ pub(super) fn made_ready(twin: &Mutex<Twin>, share: &Arc<Share>) -> Result<Arc<R
     let ready = Arc::new(Ready { share: share.clone(), exec, strays });
     twin.ready = Some(ready.clone());
     Ok(ready)
+}
+
+/// How many sizes a model has, by whether kernels are compiled for each, and how long one took to settle.
+fn grain(apart: bool, settling: Duration) -> Grain {
+    if apart && settling > SLOW { Grain::Coarse } else { Grain::Fine }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_few_only_where_kernels_are_compiled_for_long() {
+        let (quick, long) = (Duration::from_millis(300), Duration::from_secs(4));
+        assert_eq!(grain(true, long), Grain::Coarse);
+        assert_eq!(grain(true, quick), Grain::Fine);
+        assert_eq!(grain(false, long), Grain::Fine, "libraries were loaded");
+    }
 }

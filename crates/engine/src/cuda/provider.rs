@@ -14,6 +14,7 @@ use ort::session::Session;
 use serde::{Deserialize, Serialize};
 
 use super::driver::Stream;
+use super::wire::Grain;
 use crate::Source;
 use crate::onnx::{file, one_line};
 
@@ -49,17 +50,17 @@ impl Tuning {
 /// A model's file, when it was written, and the GPU.
 pub(super) type TuningKey = (PathBuf, Option<SystemTime>, String);
 
-/// The ways that were chosen, so that the next seat, or one that comes back, need not measure again.
+/// The ways that were chosen, and the sizes: the next seat, or one that comes back, need not measure again, and has the same.
 #[derive(Debug, Default)]
-pub(super) struct Tunings(Mutex<HashMap<TuningKey, Tuning>>);
+pub(super) struct Tunings(Mutex<HashMap<TuningKey, (Tuning, Grain)>>);
 
 impl Tunings {
-    pub(super) fn get(&self, key: &TuningKey) -> Option<Tuning> {
+    pub(super) fn get(&self, key: &TuningKey) -> Option<(Tuning, Grain)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
     }
 
-    pub(super) fn keep(&self, key: TuningKey, tuning: Tuning) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, tuning);
+    pub(super) fn keep(&self, key: TuningKey, captured: (Tuning, Grain)) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, captured);
     }
 }
 

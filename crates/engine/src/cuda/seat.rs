@@ -216,8 +216,8 @@ impl Model for WorkerModel {
             None => {
                 let known = model.workers.tunings.get(&model.key);
                 let made = Opened::new(&model.link, model.number, signature, &model.key.0, known)?;
-                if let Some((tuning, _)) = made.captured {
-                    model.workers.tunings.keep(model.key.clone(), tuning);
+                if let Some(captured) = made.captured {
+                    model.workers.tunings.keep(model.key.clone(), captured);
                 }
                 opened.insert(Arc::new(made)).clone()
             }
@@ -256,7 +256,7 @@ impl Opened {
         model: u32,
         signature: &Signature,
         file: &std::path::Path,
-        known: Option<Tuning>,
+        known: Option<(Tuning, Grain)>,
     ) -> Result<Self, EngineError> {
         let wrong = |reason| EngineError::Load { file: file.to_owned(), reason };
         // What cannot be captured is run as it comes.
@@ -269,7 +269,7 @@ impl Opened {
                 signature: signature.clone(),
                 region: path,
                 form: form.clone(),
-                tuning: known,
+                known,
             };
             let captured = match link.ask(question) {
                 Ok(Reply::Opened { captured }) => captured,

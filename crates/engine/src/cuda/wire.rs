@@ -23,8 +23,14 @@ pub(super) enum Question {
     Load { model: u32, file: PathBuf, threads: usize, memory: Option<u64> },
     /// Forget it, and give its memory back.
     Unload { model: u32 },
-    /// Make it ready to run batches that lie in a region of shared memory; in this way, if one is known.
-    Open { model: u32, signature: Signature, region: PathBuf, form: Form, tuning: Option<Tuning> },
+    /// Make it ready to run batches that lie in a region of shared memory; in this way and for these sizes, if they are known.
+    Open {
+        model: u32,
+        signature: Signature,
+        region: PathBuf,
+        form: Form,
+        known: Option<(Tuning, Grain)>,
+    },
     /// Run the batch in a slot: `heads` for a model that is not captured, by item and input.
     Run { model: u32, slot: usize, size: usize, heads: Option<Vec<Vec<Head>>> },
     /// Take a share: so many multiprocessors for each, of which this one has the `part`-th. None for the whole GPU.
@@ -258,5 +264,10 @@ mod tests {
         assert!(matches!(ask, Ask { id: 7, what: Question::Share { part: 1, .. } }));
         assert!(read::<Ask>(&mut from, &mut line).unwrap().is_none());
         read::<Ask>(&mut &b"nonsense\n"[..], &mut line).unwrap_err();
+        let mut wire = Vec::new();
+        let captured = Some((Tuning::default(), Grain::Coarse));
+        write(&mut wire, &Answer { id: 8, what: Ok(Reply::Opened { captured }) }).unwrap();
+        let answer: Answer = read(&mut wire.as_slice(), &mut line).unwrap().unwrap();
+        assert!(matches!(answer.what, Ok(Reply::Opened { captured: found }) if found == captured));
     }
 }

@@ -228,9 +228,9 @@ impl Reader {
             Question::Load { model, file, threads, memory } => {
                 self.hand_over(Job::Load { id, model, file, threads, memory });
             }
-            Question::Open { model, signature, region, form, tuning } => {
+            Question::Open { model, signature, region, form, known } => {
                 let Some(hosted) = self.find(id, model) else { return };
-                let what = Opening { signature, region, form, tuning };
+                let what = Opening { signature, region, form, known };
                 self.hand_over(Job::Open { id, hosted, what });
             }
             Question::Run { model, slot, size, heads } => {
@@ -326,13 +326,19 @@ impl Loader {
                 }
                 Job::Open { id, hosted, what } => {
                     let opened = host.open(&hosted, what);
+                    if opened.is_err() {
+                        end_if_broken(lanes);
+                    }
                     voice.answer(id, opened.map(|captured| Reply::Opened { captured }));
                 }
                 Job::Run { id, hosted, batch: Batch { slot, size, heads } } => {
                     match hosted.run_slowly(lanes, (slot, size), heads, &current.get()) {
                         Ok(None) => _ = flights.send(Flight { id, hosted, slot }),
                         Ok(Some(reply)) => voice.answer(id, Ok(reply)),
-                        Err(error) => voice.answer(id, Err(error)),
+                        Err(error) => {
+                            end_if_broken(lanes);
+                            voice.answer(id, Err(error));
+                        }
                     }
                 }
                 Job::Forget { id, hosted } => {
@@ -383,6 +389,13 @@ fn finish(device: &Device, landing: &Receiver<Flight>, voice: &Voice) {
             // runs the batch again, and starts another worker.
             Err(error) => broken(&error),
         }
+    }
+}
+
+/// What ONNX Runtime says of an error does not tell whether anything can run after it; the GPU does.
+fn end_if_broken(lanes: &Lanes) {
+    if let Err(error) = lanes.compute.wait() {
+        end_if_fatal(&error);
     }
 }
 

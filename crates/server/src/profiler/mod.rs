@@ -136,7 +136,8 @@ pub(crate) fn cached_or_measured(
     let options = Options { shapes: shapes.clone(), budget: watch.budget() };
     let cache = Cache::of(&source.file);
     let key = CacheKey::of(engine, source, signature, &options)?;
-    if let Some(measured) = cache.load(&key, slo, signature.max_batch) {
+    let kept = cache.load(&key, slo, signature.max_batch);
+    if let Some(measured) = kept.filter(|kept| kept.fits(|size| session.runs_as(size))) {
         warm(session, signature, measured.max_batch(), shapes)?;
         return Ok(Known::of(measured.profile(Planned::of(engine)), run_time));
     }

@@ -88,6 +88,13 @@ impl Measured {
         self.batches.len()
     }
 
+    /// Whether all sizes that were timed run as they are, but for the first and the last: what was measured while an engine padded batches to other sizes
+    /// tells nothing.
+    pub(super) fn fits(&self, runs_as: impl Fn(usize) -> usize) -> bool {
+        let timed = |size: &usize| self.batches[size - 1].runs > 0;
+        (2..self.batches.len()).filter(timed).all(|size| runs_as(size) == size)
+    }
+
     /// The same under a lower limit, or for smaller batches; `None` if what was measured does not tell.
     pub(super) fn within(mut self, limit: Span, max_batch: usize) -> Option<Self> {
         let enough = match self.stop {
@@ -137,6 +144,16 @@ mod tests {
             stop,
             limit: Span::from_ms(limit_ms),
         }
+    }
+
+    #[test]
+    fn what_was_measured_at_other_sizes_is_of_no_use() {
+        let mut all = measured(&[1.0, 2.0, 3.0, 3.0, 4.0], Stop::MaxBatch, 5.0);
+        assert!(all.fits(|size| size));
+        let even = |size: usize| size.next_multiple_of(2);
+        assert!(!all.fits(even), "3 was timed, and would run as 4");
+        all.batches[2].runs = 0;
+        assert!(all.fits(even));
     }
 
     #[test]

@@ -92,6 +92,16 @@ impl Lab {
     }
 }
 
+impl Drop for Lab {
+    /// Whoever gives it back wants the GPU for himself.
+    fn drop(&mut self) {
+        for (_, load) in self.coming.drain(..) {
+            // What became of it does not matter any more.
+            let _ = load.join();
+        }
+    }
+}
+
 impl Present {
     fn load(seat: &dyn Seat, net: Net, file: PathBuf, seed: u64) -> anyhow::Result<Self> {
         let began = Instant::now();

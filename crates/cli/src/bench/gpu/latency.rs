@@ -106,7 +106,7 @@ fn section(all: &[Found], device: &str) -> Section {
     let said =
         |found: &Found| format!("{} {:.1} and {:.1} s", found.model, found.loaded_s, found.ready_s);
     section.say(format!(
-        "From a file to a model that runs, with the best of three ways to run it found by measurement (one, where kernels are compiled for it), and to one of which all of {} sizes have run: {}.",
+        "From a file to a model that runs, with the best of three ways to run it found by measurement (in one way, where kernels take seconds to compile), and to one of which all of {} sizes have run, several models at a time: {}.",
         all.first().map_or(0, |found| found.batches.len()),
         all.iter().map(said).collect::<Vec<_>>().join(", ")
     ));
