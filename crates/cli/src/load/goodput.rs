@@ -38,6 +38,16 @@ pub(super) enum Tried {
     Disturbed,
 }
 
+impl Tried {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::TooMuch => "too much",
+            Self::Disturbed => "disturbed",
+        }
+    }
+}
+
 /// Searches. Returns the run at the rate found, or the last one, if no rate is good.
 pub(super) fn find(
     campaign: &Campaign<'_>,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::goodput::{Step, Tried};
+use super::goodput::Step;
 use super::plan::{Mode, Plan};
 use super::record::{Outcome, Slice};
 use crate::chart::grouped;
@@ -67,11 +67,7 @@ impl Progress {
 
     /// A search has tried a rate.
     pub(super) fn stepped(&self, step: &Step) {
-        let word = match step.tried() {
-            Tried::Good => "good",
-            Tried::TooMuch => "too much",
-            Tried::Disturbed => "too much, on a disturbed machine",
-        };
+        let word = step.tried().name();
         let line = format!(
             "{} rps: {word}, {:.2} % in time, p99 {:.2} ms",
             grouped(step.offered_rps, 1),

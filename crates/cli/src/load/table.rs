@@ -29,12 +29,11 @@ pub(super) fn text(plan: &Plan, report: &Report) -> String {
     if let Some(steps) = &report.steps {
         let mut table = Table::new(["rate rps", "in time", "p99 ms", ""].into_iter());
         for step in steps {
-            let word = if step.good { "good" } else { "too much" };
             let cells = [
                 grouped(step.offered_rps, 1),
                 percent(step.in_time_share),
                 format!("{:.2}", step.p99_ms),
-                word.to_owned(),
+                step.tried().name().to_owned(),
             ];
             table.row(cells.into_iter());
         }
