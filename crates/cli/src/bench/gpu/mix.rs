@@ -25,7 +25,7 @@ const MORE: f64 = 0.30;
 /// How long each rate is tried, in milliseconds, and how often before it is too much: at such objectives, one pause of a few milliseconds is enough to
 /// spoil a second, and there are pauses on machines that share their processors with others.
 const TIME: f64 = 500.0;
-const TRIES: &str = "4";
+const TRIES: &str = "3";
 /// Where the search begins, of what is simulated.
 const NEAR: f64 = 0.6;
 
