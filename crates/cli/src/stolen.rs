@@ -26,7 +26,7 @@ impl Ticks {
     }
 
     /// The part of the time since then that was stolen.
-    pub(crate) fn stolen_since(self, then: Self) -> f64 {
+    fn stolen_since(self, then: Self) -> f64 {
         let all = self.all.saturating_sub(then.all);
         self.stolen.saturating_sub(then.stolen) as f64 / all.max(1) as f64
     }

@@ -99,7 +99,7 @@ impl Kept {
         }
         let measured = Measured { batches, stop: Stop::Limit, limit: span(self.limit_ms)? };
         // As a server plans with it.
-        let on_gpu = self.key.engine == "cuda";
+        let on_gpu = self.key.engine == fermata_engine::cuda::NAME;
         Ok(measured.profile(if on_gpu { Planned::Median } else { Planned::Tail }))
     }
 }

@@ -10,7 +10,7 @@ use super::graph::Graph;
 use crate::{EngineError, Signature};
 
 /// Makes a session that runs on a stream.
-pub(super) type Open = dyn Fn(&Stream) -> Result<Session, EngineError> + Send + Sync;
+pub(super) type Open = dyn Fn(&Stream) -> Result<Session, EngineError> + Send;
 
 /// A model, and the memory that its batches are bound to, whatever their size.
 pub(super) struct Capturing {

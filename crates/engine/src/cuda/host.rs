@@ -136,12 +136,13 @@ impl Host {
             if captured.is_none() {
                 captured = capture(&Tuning::CANDIDATES)?;
             }
-            let Some((tuning, grain, net)) = captured else { return Ok(None) };
+            let Some((tuning, net)) = captured else { return Ok(None) };
+            let captured = (tuning, net.grain());
             let pinned = Pinned::new(region.start(), form.bytes())?;
             let slot = |_| Ok(Slot { stage: Buffer::new(form.slot)?, marks: Marks::new()? });
             let slots = (0..form.slots).map(slot).collect::<Result<Vec<_>, CudaError>>()?;
             *hosted.net.lock().unwrap_or_else(PoisonError::into_inner) = Some(net);
-            (Some((tuning, grain)), slots, Some(pinned))
+            (Some(captured), slots, Some(pinned))
         } else {
             let source = &hosted.source;
             let session = open(&self.environment, source, self.gpu, Tuning::default(), None);
@@ -157,7 +158,7 @@ impl Host {
         }
     }
 
-    /// The model in the fastest of some ways to run it, and for which sizes; `None`, if it cannot be captured in any.
+    /// The model in the fastest of some ways to run it; `None`, if it cannot be captured in any.
     fn capture(
         &self,
         hosted: &Hosted,
@@ -165,20 +166,22 @@ impl Host {
         form: &Form,
         known: Option<Grain>,
         candidates: &[(Tuning, f32)],
-    ) -> Result<Option<(Tuning, Grain, Net)>, EngineError> {
+    ) -> Result<Option<(Tuning, Net)>, EngineError> {
         let size = TRIED.min(form.largest);
-        let mut best: Option<(f32, (Tuning, Grain, Net))> = None;
+        let mut best: Option<(f32, Tuning, Net)> = None;
         let mut wrong = None;
         for &(tuning, worth) in candidates {
             let timed = self.net(hosted, signature, form, tuning).and_then(|mut net| {
-                let grain = net.capture_first(size, known)?;
-                Ok((net.time(size, &self.device)?, (tuning, grain, net)))
+                net.capture_first(size, known)?;
+                Ok((net.time(size, &self.device)?, net))
             });
             match timed {
                 // To compile its kernels in other ways as well would take too long for what they might gain.
-                Ok((_, made @ (_, Grain::Coarse, _))) if best.is_none() => return Ok(Some(made)),
-                Ok((ms, made)) if best.as_ref().is_none_or(|(least, _)| ms < worth * least) => {
-                    best = Some((ms, made));
+                Ok((_, net)) if best.is_none() && net.grain() == Grain::Coarse => {
+                    return Ok(Some((tuning, net)));
+                }
+                Ok((ms, net)) if best.as_ref().is_none_or(|(least, ..)| ms < worth * least) => {
+                    best = Some((ms, tuning, net));
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -190,7 +193,7 @@ impl Host {
             }
         }
         match (best, wrong) {
-            (Some((_, made)), _) => Ok(Some(made)),
+            (Some((_, tuning, net)), _) => Ok(Some((tuning, net))),
             // A file that cannot be opened cannot be run as it comes either.
             (None, Some(error @ EngineError::Load { .. })) => Err(error),
             (None, _) => Ok(None),
@@ -266,7 +269,7 @@ impl Hosted {
         if !net.has(size) {
             // All sizes of a model share its memory.
             lanes.compute.wait()?;
-            _ = net.capture(size)?;
+            net.capture(size)?;
         }
         lanes.begin(self, net, (slot, size), share)?;
         Ok(None)

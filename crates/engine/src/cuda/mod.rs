@@ -24,5 +24,6 @@ mod wire;
 mod worker;
 mod workers;
 
+pub use seat::NAME;
 pub use worker::{gpus, work};
 pub use workers::{SUBCOMMAND, Workers};

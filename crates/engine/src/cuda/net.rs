@@ -126,12 +126,17 @@ impl Net {
         self.sizes.contains_key(&self.size_of(size))
     }
 
+    /// Which sizes are captured.
+    pub(super) fn grain(&self) -> Grain {
+        self.grain
+    }
+
     /// Captures the first size, and decides which others there are, unless that was decided elsewhere: all seats have the same.
     pub(super) fn capture_first(
         &mut self,
         size: usize,
         known: Option<Grain>,
-    ) -> Result<Grain, EngineError> {
+    ) -> Result<(), EngineError> {
         if known == Some(Grain::Coarse) {
             // Only models with compiled kernels have few sizes.
             let shot = self.capturing.capture(&mut self.runner, size)?;
@@ -142,38 +147,35 @@ impl Net {
             let settling = self.capture(size)?;
             self.grain = known.unwrap_or_else(|| grain(self.apart, settling));
         }
-        Ok(self.grain)
+        Ok(())
     }
 
     /// Captures batches of so many; how long they took to settle. Nothing of this model may run meanwhile.
     pub(super) fn capture(&mut self, size: usize) -> Result<Duration, EngineError> {
         let size = self.size_of(size);
-        let (shot, runner, settling) = if self.apart {
+        let (shot, runner) = if self.apart {
             let mut runner = self.capturing.runner()?;
-            let shot = self.capturing.capture(&mut runner, size)?;
-            let settling = shot.settling;
-            (shot, Some(runner), settling)
+            (self.capturing.capture(&mut runner, size)?, Some(runner))
         } else {
-            let (shot, settling) = self.capture_together(size).inspect_err(|_| {
-                // Whatever its session has compiled by now must stay: it runs no other size.
-                self.apart = true;
-            })?;
-            (shot, None, settling)
+            let shot = self.capture_together(size);
+            // Whatever its session has compiled by now must stay: after an error it runs no other size.
+            self.apart |= shot.is_err();
+            if self.apart {
+                self.witness = None;
+            }
+            (shot?, None)
         };
-        if self.apart {
-            self.witness = None;
-        }
+        let settling = shot.settling;
         self.sizes.insert(size, Captured::new(shot, runner));
         Ok(settling)
     }
 
     /// Captures a size in the session that all have in common for as long as no kernels are compiled for any.
-    fn capture_together(&mut self, size: usize) -> Result<(Shot, Duration), EngineError> {
-        let shot = self.capturing.capture(&mut self.runner, size)?;
+    fn capture_together(&mut self, size: usize) -> Result<Shot, EngineError> {
+        let mut shot = self.capturing.capture(&mut self.runner, size)?;
         let alone = shot.graphs[0].kernels_alone()?;
         if alone.is_empty() {
-            let settling = shot.settling;
-            return Ok((shot, settling));
+            return Ok(shot);
         }
         // Two sessions have kernels in common that come with a library, and each its own that are compiled for it.
         let witness = match &mut self.witness {
@@ -183,8 +185,8 @@ impl Net {
         let seen = self.capturing.capture(witness, size)?;
         self.apart = seen.graphs[0].kernels_alone()? != alone;
         // The first model of a process waits for libraries as well, the witness does not.
-        let settling = seen.settling;
-        Ok((shot, settling))
+        shot.settling = seen.settling;
+        Ok(shot)
     }
 
     /// Milliseconds that a batch of a captured size takes on the whole GPU.

@@ -22,6 +22,9 @@ use crate::{
     Session, Signature, Source, Tensor,
 };
 
+/// What this engine is called, in kept profiles too.
+pub const NAME: &str = "cuda";
+
 /// A seat in a worker process.
 pub(super) struct WorkerSeat {
     gpu: Gpu,
@@ -67,7 +70,7 @@ impl Drop for WorkerSeat {
 
 impl Engine for WorkerSeat {
     fn name(&self) -> &'static str {
-        "cuda"
+        NAME
     }
 
     fn device(&self) -> String {

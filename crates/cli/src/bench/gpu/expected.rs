@@ -18,8 +18,8 @@ pub(super) struct Asked {
 /// How many requests are simulated at each rate.
 const REQUESTS: u64 = 100_000;
 
-/// The goodput of all models together that the simulator finds on shares of a GPU that do not disturb each other, each an executor so
-/// far away that holds all models.
+/// The goodput of all models together that the simulator finds on shares of a GPU that do not disturb each other. Each is an executor that is
+/// so far away, and holds all models.
 pub(super) fn simulated(asked: &[Asked], shares: &[u32], network: Network, seed: u64) -> f64 {
     let load = |asked: &Asked| {
         let profile = |&percent: &u32| Some(Arc::new(asked.latencies.on_share(percent)));

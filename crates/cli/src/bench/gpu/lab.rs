@@ -1,6 +1,6 @@
 //! Models that have the GPU to themselves, each loaded once.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -54,7 +54,7 @@ impl Lab {
             let seat = rig.workers().seat(&self.gpu)?;
             self.seats.push(seat.clone());
             let load = thread::Builder::new().name(format!("load-{net}"));
-            let load = load.spawn(move || Present::load(seat.as_ref(), net, file, seed))?;
+            let load = load.spawn(move || Present::load(seat.as_ref(), net, &file, seed))?;
             self.coming.push((net, load));
         }
         Ok(())
@@ -62,22 +62,19 @@ impl Lab {
 
     /// A model, loaded if it is not there.
     pub(super) fn present(&mut self, rig: &Rig, net: Net) -> anyhow::Result<&mut Present> {
-        let at = match self.present.iter().position(|present| present.net == net) {
-            Some(at) => at,
+        if let Some(at) = self.present.iter().position(|present| present.net == net) {
+            return Ok(&mut self.present[at]);
+        }
+        let coming = self.coming.iter().position(|(coming, _)| *coming == net);
+        let present = match coming {
+            Some(at) => self.coming.remove(at).1.join().expect("it does not panic"),
             None => {
-                let coming = self.coming.iter().position(|(coming, _)| *coming == net);
-                let present = match coming {
-                    Some(at) => self.coming.remove(at).1.join().expect("it does not panic"),
-                    None => {
-                        let file = zoo::file(&rig.models, net)?;
-                        Present::load(self.seats[0].as_ref(), net, file, rig.seed)
-                    }
-                };
-                self.present.push(present?);
-                self.present.len() - 1
+                let file = zoo::file(&rig.models, net)?;
+                Present::load(self.seats[0].as_ref(), net, &file, rig.seed)
             }
         };
-        Ok(&mut self.present[at])
+        self.present.push(present?);
+        Ok(self.present.last_mut().expect("it was just put there"))
     }
 
     /// Takes a share of the GPU; all of it for 100. How many multiprocessors that is.
@@ -103,9 +100,9 @@ impl Drop for Lab {
 }
 
 impl Present {
-    fn load(seat: &dyn Seat, net: Net, file: PathBuf, seed: u64) -> anyhow::Result<Self> {
+    fn load(seat: &dyn Seat, net: Net, file: &Path, seed: u64) -> anyhow::Result<Self> {
         let began = Instant::now();
-        let subject = Subject::load(seat, &file, BATCH_MAX, seed);
+        let subject = Subject::load(seat, file, BATCH_MAX, seed);
         let mut subject = subject.with_context(|| net.name())?;
         let loaded_s = began.elapsed().as_secs_f64();
         warm(&mut subject, &BATCHES).with_context(|| net.name())?;
