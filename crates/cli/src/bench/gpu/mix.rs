@@ -27,7 +27,7 @@ const MORE: f64 = 0.30;
 const TIME: f64 = 500.0;
 const TRIES: &str = "3";
 /// Where the search begins, of what is simulated.
-const NEAR: f64 = 0.6;
+const NEAR: f64 = 0.45;
 
 /// How much is asked of each model, in their order.
 struct Scene {
