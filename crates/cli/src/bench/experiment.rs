@@ -5,6 +5,7 @@ use std::fs;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::thread;
+use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args as Arguments;
@@ -137,7 +138,7 @@ pub(super) fn run<A>(
     })?;
     output::check_writable("--out", &document.file())?;
 
-    let machine = Machine::this();
+    let (machine, began) = (Machine::this(), Instant::now());
     for experiment in chosen {
         let start = Start::now();
         let progress = Progress::start(experiment.name);
@@ -154,7 +155,8 @@ pub(super) fn run<A>(
             document.section_file(experiment.name).display()
         ))?;
     }
-    output::print(&format!("{}\n", document.file().display()))
+    let minutes = began.elapsed().as_secs_f64() / 60.0;
+    output::print(&format!("{}: {minutes:.1} min in all\n", document.file().display()))
 }
 
 /// Bad input names itself: which experiment met it does not matter.

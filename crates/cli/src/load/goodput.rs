@@ -9,9 +9,12 @@ use crate::stolen::DISTURBED;
 /// What makes a rate good.
 pub(super) const SHARE: f64 = 0.99;
 /// How near the rates that are good and not good must come.
-const PRECISION: f64 = 1.02;
-/// No server is worth more halvings than this.
-const HALVINGS_MAX: usize = 10;
+const PRECISION: f64 = 1.03;
+/// How far it is from the first rate to the next, and at most from one to the next.
+const STRIDE: f64 = std::f64::consts::SQRT_2;
+const STRIDE_MAX: f64 = 2.0;
+/// So many times less than the first rate is nothing.
+const FALL_MAX: f64 = 500.0;
 /// Nor can one thread send more than this.
 const RATE_MAX: f64 = 1e6;
 /// How often a rate that was too much may turn out to be good after all, and how far above it the search goes on then.
@@ -130,11 +133,11 @@ fn judge<E>(
     Ok(Some(false))
 }
 
-/// Doubles or halves until a good rate and a bad one are known, then narrows them down. In the end the bad one is asked again: something else may have
+/// Goes up or down in growing steps until a good rate and a bad one are known, then narrows them down. In the end the bad one is asked again: something else may have
 /// disturbed the machine when it was tried, and whatever was asked since then was below it. `good` answers `None` to end the search.
 fn search<E>(first: f64, mut good: impl FnMut(f64) -> Result<Option<bool>, E>) -> Result<(), E> {
     let (mut low, mut high) = (None, None);
-    let (mut rate, mut stride) = (first, 2.0);
+    let (mut rate, mut stride) = (first, STRIDE);
     let (mut is_asked_again, mut recoveries) = (false, 0);
     for _ in 0..64 {
         match good(rate)? {
@@ -157,15 +160,12 @@ fn search<E>(first: f64, mut good: impl FnMut(f64) -> Result<Option<bool>, E>) -
             }
             (Some(low), Some(high)) => f64::sqrt(low * high),
             (Some(low), None) if low >= RATE_MAX => return Ok(()),
-            (Some(low), None) => {
-                let next = stride * low;
-                stride = f64::min(stride * stride, 2.0);
+            (None, Some(high)) if high < first / FALL_MAX => return Ok(()),
+            (low, _) => {
+                let next = if low.is_some() { rate * stride } else { rate / stride };
+                stride = f64::min(stride * stride, STRIDE_MAX);
                 next
             }
-            (None, Some(high)) if high < first / f64::powi(2.0, HALVINGS_MAX as i32 - 1) => {
-                return Ok(());
-            }
-            (None, _) => rate / 2.0,
         };
     }
     Ok(())
