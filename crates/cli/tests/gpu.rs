@@ -163,6 +163,35 @@ fn networks_compute_the_same_at_every_size_in_any_order() {
     }
 }
 
+/// What is loaded runs on while its seat makes ready for a share, whether it takes that share in the end or another.
+#[test]
+fn a_seat_that_makes_ready_for_a_share_runs_on_and_may_take_another() {
+    let Some(machine) = machine() else { return };
+    let seat = machine.workers.seat(&machine.gpu).unwrap();
+    let source = network(Net::LeNet);
+    let model = seat.load(&source).unwrap();
+    let mut session = model.session(model.signature()).unwrap();
+    let batch: Vec<Inputs> = (0..5).map(|seed| item(model.signature(), seed)).collect();
+    let expected = session.run(&batch).unwrap();
+    let cut = |percents: &[u32]| {
+        Cut::new(percents, machine.gpu.multiprocessors, machine.gpu.step).unwrap()
+    };
+    let (halves, thirds, whole) = (cut(&[50, 50]), cut(&[33, 33, 34]), cut(&[100]));
+    for (ready, taken) in [
+        (&halves, &halves),
+        (&thirds, &whole),
+        (&thirds, &thirds),
+        (&halves, &thirds),
+        (&whole, &whole),
+    ] {
+        seat.prepare_share(ready, 0).unwrap();
+        assert_eq!(session.run(&batch).unwrap(), expected);
+        seat.set_share(taken, 0).unwrap();
+        assert_eq!(session.run(&batch).unwrap(), expected, "on {taken}");
+    }
+    std::fs::remove_file(&source.file).unwrap();
+}
+
 #[test]
 fn batches_are_begun_ahead_and_end_in_order() {
     let Some(machine) = machine() else { return };

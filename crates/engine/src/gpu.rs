@@ -52,6 +52,11 @@ pub trait Seat: Engine {
     /// On which GPU.
     fn gpu(&self) -> &Gpu;
 
+    /// Makes ready to take the `part`-th share of a cut, beside what runs: [`Seat::set_share`] is quick then. Nothing changes by it.
+    fn prepare_share(&self, _cut: &Cut, _part: usize) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     /// Takes the `part`-th share of a cut from the next batch on. What was begun before ends on the share that there was.
     /// Seats with different parts of one cut have no multiprocessor in common.
     fn set_share(&self, cut: &Cut, part: usize) -> Result<(), EngineError>;

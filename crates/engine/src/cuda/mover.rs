@@ -1,5 +1,5 @@
 //! Moves a worker to another share: what it runs is made ready there beside what it runs on now, and then it changes over between two
-//! batches. No batch waits for it.
+//! batches. No batch waits for it. What is made ready before it is to change over need not be then.
 
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,12 +29,20 @@ impl Current {
     }
 }
 
-/// Take another share.
-pub(super) struct Move {
-    pub(super) id: u64,
-    /// Multiprocessors of each share, and which one; `None` for the whole GPU.
+/// Which share of which cut.
+#[derive(PartialEq, Eq)]
+pub(super) struct Place {
+    /// Multiprocessors of each share; `None` for the whole GPU.
     pub(super) counts: Option<Vec<u32>>,
     pub(super) part: usize,
+}
+
+/// Make ready for another share, or take it.
+pub(super) struct Move {
+    pub(super) id: u64,
+    pub(super) place: Place,
+    /// It is made ready only, if not.
+    pub(super) takes: bool,
     /// What must be ready there.
     pub(super) models: Vec<Arc<Hosted>>,
 }
@@ -53,19 +61,33 @@ pub(super) fn move_on(
 ) -> Result<(), CudaError> {
     device.set_current()?;
     let (all, _) = device.multiprocessors()?;
-    for Move { id, counts, part, models } in orders {
-        // A batch that was begun while it last changed over may have made something ready on the share before.
-        settle(&models, &current.get(), compute)?;
-        let share = match make(device, current.get().number + 1, counts.as_deref(), part, all) {
-            Ok(share) => Arc::new(share),
-            Err(error) => {
-                voice.answer(id, Err(error));
-                continue;
+    let mut number = current.get().number;
+    let mut prepared: Option<(Place, Arc<Share>)> = None;
+    for Move { id, place, takes, models } in orders {
+        let ready = prepared.take().filter(|(ready, _)| *ready == place);
+        let share = match ready {
+            Some((_, share)) => share,
+            None => {
+                // A batch that was begun while it last changed over may have made something ready on the share before; so may have who prepared for another.
+                settle(&models, &current.get(), compute)?;
+                number += 1;
+                match make(device, number, &place, all) {
+                    Ok(share) => Arc::new(share),
+                    Err(error) => {
+                        voice.answer(id, Err(error));
+                        continue;
+                    }
+                }
             }
         };
         let done = models.iter().try_for_each(|hosted| follow(hosted, &share, FIRST));
         if let Err(error) = done {
             voice.answer(id, Err(error.into()));
+            continue;
+        }
+        if !takes {
+            prepared = Some((place, share));
+            voice.answer(id, Ok(Reply::Done));
             continue;
         }
         current.set(share.clone());
@@ -87,14 +109,9 @@ fn settle(models: &[Arc<Hosted>], share: &Share, compute: &Stream) -> Result<(),
     if old.is_empty() { Ok(()) } else { compute.wait() }
 }
 
-fn make(
-    device: &Device,
-    number: u64,
-    counts: Option<&[u32]>,
-    part: usize,
-    all: u32,
-) -> Result<Share, EngineError> {
-    let (green, multiprocessors) = match counts {
+fn make(device: &Device, number: u64, place: &Place, all: u32) -> Result<Share, EngineError> {
+    let part = place.part;
+    let (green, multiprocessors) = match &place.counts {
         None => (None, all),
         Some(counts) => {
             let count = counts.get(part).copied();
@@ -106,9 +123,9 @@ fn make(
     Ok(Share { number, device: *device, green, multiprocessors })
 }
 
-/// Makes a model ready on a share, as many sizes as said at most. It is held for moments only.
+/// Makes a model ready on a share: so many sizes, those that are used most. It is held for moments only.
 fn follow(hosted: &Hosted, share: &Arc<Share>, most: usize) -> Result<(), CudaError> {
     let _held = hosted.hold();
-    let missing = hosted.with_net(|net| net.missing(share)).unwrap_or_default();
-    missing.into_iter().take(most).try_for_each(|twin| made_ready(&twin, share).map(drop))
+    let missing = hosted.with_net(|net| net.missing(share, most)).unwrap_or_default();
+    missing.into_iter().try_for_each(|twin| made_ready(&twin, share).map(drop))
 }

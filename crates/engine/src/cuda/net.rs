@@ -231,12 +231,12 @@ impl Net {
         Ok(first.expect("it was captured"))
     }
 
-    /// What is not ready on a share, most used sizes first.
-    pub(super) fn missing(&self, share: &Share) -> Vec<Arc<Mutex<Twin>>> {
-        let mut missing: Vec<_> =
-            self.sizes.values().filter(|captured| captured.on(share).is_none()).collect();
-        missing.sort_by_key(|captured| std::cmp::Reverse(captured.runs));
-        missing.into_iter().map(|captured| captured.free()).collect()
+    /// What is not ready on a share of so many sizes, those that are used most.
+    pub(super) fn missing(&self, share: &Share, most: usize) -> Vec<Arc<Mutex<Twin>>> {
+        let mut sizes: Vec<_> = self.sizes.values().collect();
+        sizes.sort_by_key(|captured| std::cmp::Reverse(captured.runs));
+        let missing = sizes.into_iter().take(most).filter(|captured| captured.on(share).is_none());
+        missing.map(Captured::free).collect()
     }
 
     /// Forgets all shares but one; what was ready there is handed over, to be given back when its last run has ended.

@@ -127,8 +127,12 @@ impl Seat for WorkerSeat {
         &self.gpu
     }
 
+    fn prepare_share(&self, cut: &Cut, part: usize) -> Result<(), EngineError> {
+        self.link().ask(Question::Prepare { counts: counts(cut), part }).map(drop)
+    }
+
     fn set_share(&self, cut: &Cut, part: usize) -> Result<(), EngineError> {
-        self.link().ask(share(cut, part))?;
+        self.link().ask(Question::Share { counts: counts(cut), part })?;
         self.lock().share = Some((cut.clone(), part));
         Ok(())
     }
@@ -144,7 +148,8 @@ impl Seat for WorkerSeat {
         let cut = self.lock().share.clone();
         if let Some((cut, part)) = cut {
             // A worker that nobody has would be left behind.
-            link.ask(share(&cut, part)).inspect_err(|_| link.end())?;
+            let what = Question::Share { counts: counts(&cut), part };
+            link.ask(what).inspect_err(|_| link.end())?;
         }
         let mut state = self.lock();
         state.link = link;
@@ -177,9 +182,9 @@ impl Seat for WorkerSeat {
     }
 }
 
-fn share(cut: &Cut, part: usize) -> Question {
-    let counts = (!cut.is_whole()).then(|| cut.multiprocessors().to_vec());
-    Question::Share { counts, part }
+/// The multiprocessors of each share, as a worker is told them.
+fn counts(cut: &Cut) -> Option<Vec<u32>> {
+    (!cut.is_whole()).then(|| cut.multiprocessors().to_vec())
 }
 
 fn strange(reply: &Reply) -> EngineError {

@@ -35,6 +35,8 @@ pub(super) enum Question {
     Run { model: u32, slot: usize, size: usize, heads: Option<Vec<Vec<Head>>> },
     /// Take a share: so many multiprocessors for each, of which this one has the `part`-th. None for the whole GPU.
     Share { counts: Option<Vec<u32>>, part: usize },
+    /// Make ready to take a share.
+    Prepare { counts: Option<Vec<u32>>, part: usize },
     /// How much memory is used.
     Memory,
     /// Press on what shares have in common.

@@ -1,7 +1,7 @@
 //! A GPU that is not there, for tests: batches take what its model says on the share that a seat has, begin ahead, and come back as they were
 //! sent. A seat can be told to break, and to refuse.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ pub(crate) struct EmulatedSeat {
     /// It takes no other share.
     pub(crate) refuses_share: AtomicBool,
     pub(crate) loads: AtomicUsize,
+    /// Multiprocessors of the share for which it has last made ready.
+    pub(crate) ready_for: AtomicU32,
 }
 
 struct Device {
@@ -55,6 +57,7 @@ impl EmulatedSeat {
                 refuses_restart: AtomicBool::new(false),
                 refuses_share: AtomicBool::new(false),
                 loads: AtomicUsize::new(0),
+                ready_for: AtomicU32::new(0),
             })
         };
         (0..seats).map(seat).collect()
@@ -118,6 +121,11 @@ impl Engine for EmulatedSeat {
 impl Seat for EmulatedSeat {
     fn gpu(&self) -> &Gpu {
         &self.gpu
+    }
+
+    fn prepare_share(&self, cut: &Cut, part: usize) -> Result<(), EngineError> {
+        self.ready_for.store(cut.multiprocessors()[part], SeqCst);
+        Ok(())
     }
 
     fn set_share(&self, cut: &Cut, part: usize) -> Result<(), EngineError> {

@@ -1,8 +1,10 @@
 //! A GPU is cut into other shares while it serves, in milliseconds, and no request fails.
 //!
-//! Dispatch learns how fast everything is on the new shares first. Then the seats that have no share yet take theirs, then those that have one take
-//! another: the new executor joins, and then the old one leaves, which finishes what it was given. Those that are not needed leave last.
+//! Dispatch learns how fast everything is on the new shares first, and all seats make ready for theirs at once, beside what they run. Then the seats
+//! that have no share yet take theirs, then those that have one take another: the new executor joins, and then the old one leaves, which finishes
+//! what it was given. Those that are not needed leave last.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::loader::shortest_of;
@@ -152,13 +154,12 @@ impl Gpus {
             let card = &self.board().gpus[at];
             (card.seats.clone(), card.parts.clone())
         };
-        let new = (0..parts.len()).filter(|&seat| before[seat].is_none());
-        let old = (0..parts.len()).filter(|&seat| before[seat].is_some());
-        for seat in new.chain(old) {
-            let Some(part) = &parts[seat] else { continue };
-            if before[seat].as_ref() == Some(part) {
-                continue;
-            }
+        let changes = parts.iter().enumerate().filter(|&(seat, part)| before[seat] != *part);
+        let mut changes: Vec<(usize, &Part)> =
+            changes.filter_map(|(seat, part)| Some((seat, part.as_ref()?))).collect();
+        changes.sort_by_key(|&(seat, _)| before[seat].is_some());
+        self.make_ready(seats.start, &changes);
+        for (seat, part) in changes {
             let number = seats.start + seat;
             if self.stations[number].is_up() {
                 match self.take_part(number, part) {
@@ -178,6 +179,21 @@ impl Gpus {
             }
         }
         Ok(())
+    }
+
+    /// Has all seats make ready for their parts. One that cannot says so when it is to take it.
+    fn make_ready(&self, first: usize, changes: &[(usize, &Part)]) {
+        thread::scope(|scope| {
+            for &(seat, part) in changes {
+                let station = &self.stations[first + seat];
+                if station.is_up() {
+                    let thread = thread::Builder::new().name(format!("ready-{seat}"));
+                    let prepare = || station.seat.prepare_share(&part.cut, part.number);
+                    // Without it, taking the part takes longer.
+                    let _ = thread.spawn_scoped(scope, prepare);
+                }
+            }
+        });
     }
 }
 

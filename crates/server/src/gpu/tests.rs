@@ -244,6 +244,7 @@ async fn a_gpu_is_cut_anew_under_load_and_no_request_fails() {
             assert!(share["executor"].is_number(), "{gpu}");
             let seat = &bed.seats[share["seat"].as_u64().unwrap() as usize];
             assert_eq!(u64::from(seat.multiprocessors()), share["percent"].as_u64().unwrap());
+            assert_eq!(seat.ready_for.load(SeqCst), seat.multiprocessors(), "before it took it");
         }
         let pool = &status_of(&bed).await["pools"][2];
         assert_eq!((&pool["name"], &pool["executors"]), (&json!("gpu"), &json!(shares.len())));
