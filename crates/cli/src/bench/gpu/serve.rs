@@ -20,7 +20,7 @@ const SLO_MS: f64 = 10.0;
 const OF_SIMULATED: f64 = 0.90;
 const OF_LIMIT: f64 = 0.85;
 /// How long each rate is tried, in milliseconds.
-const TIME: f64 = 1600.0;
+const TIME: f64 = 1200.0;
 /// Sending so many large requests takes more than one core.
 const THREADS: &str = "4";
 
