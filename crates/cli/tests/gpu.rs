@@ -168,8 +168,8 @@ fn networks_compute_the_same_at_every_size_in_any_order() {
 fn a_seat_that_makes_ready_for_a_share_runs_on_and_may_take_another() {
     let Some(machine) = machine() else { return };
     let seat = machine.workers.seat(&machine.gpu).unwrap();
-    let source = network(Net::LeNet);
-    let model = seat.load(&source).unwrap();
+    let lenet = network(Net::LeNet);
+    let model = seat.load(&lenet).unwrap();
     let mut session = model.session(model.signature()).unwrap();
     let batch: Vec<Inputs> = (0..5).map(|seed| item(model.signature(), seed)).collect();
     let expected = session.run(&batch).unwrap();
@@ -177,6 +177,8 @@ fn a_seat_that_makes_ready_for_a_share_runs_on_and_may_take_another() {
         Cut::new(percents, machine.gpu.multiprocessors, machine.gpu.step).unwrap()
     };
     let (halves, thirds, whole) = (cut(&[50, 50]), cut(&[33, 33, 34]), cut(&[100]));
+    let (mut second, few) = (None, &batch[..2]);
+    let expected_few = session.run(few).unwrap();
     for (ready, taken) in [
         (&halves, &halves),
         (&thirds, &whole),
@@ -184,12 +186,23 @@ fn a_seat_that_makes_ready_for_a_share_runs_on_and_may_take_another() {
         (&halves, &thirds),
         (&whole, &whole),
     ] {
+        let running = session.begin(&batch).unwrap().unwrap();
         seat.prepare_share(ready, 0).unwrap();
-        assert_eq!(session.run(&batch).unwrap(), expected);
+        assert_eq!(running.wait().unwrap().outputs, expected);
+        assert_eq!(session.run(few).unwrap(), expected_few);
+        // Of one that comes in between, nothing was made ready.
+        let other = second.get_or_insert_with(|| seat.load(&source("add")).unwrap());
+        let mut added = other.session(other.signature()).unwrap();
+        let add = vec![item(other.signature(), 1)];
+        let sum = added.run(&add).unwrap();
+        let running = session.begin(&batch).unwrap().unwrap();
         seat.set_share(taken, 0).unwrap();
+        assert_eq!(running.wait().unwrap().outputs, expected);
+        assert_eq!(session.run(few).unwrap(), expected_few, "on {taken}");
         assert_eq!(session.run(&batch).unwrap(), expected, "on {taken}");
+        assert_eq!(added.run(&add).unwrap(), sum, "on {taken}");
     }
-    std::fs::remove_file(&source.file).unwrap();
+    std::fs::remove_file(&lenet.file).unwrap();
 }
 
 #[test]

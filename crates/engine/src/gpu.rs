@@ -52,7 +52,8 @@ pub trait Seat: Engine {
     /// On which GPU.
     fn gpu(&self) -> &Gpu;
 
-    /// Makes ready to take the `part`-th share of a cut, beside what runs: [`Seat::set_share`] is quick then. Nothing changes by it.
+    /// Makes ready to take the `part`-th share of a cut, beside what runs: [`Seat::set_share`] is quick then. Nothing changes by it but
+    /// the memory that it takes, until that share is taken or another one asked for.
     fn prepare_share(&self, _cut: &Cut, _part: usize) -> Result<(), EngineError> {
         Ok(())
     }

@@ -38,7 +38,7 @@ pub(crate) struct LoadArgs {
     pub(crate) goodput: bool,
 
     /// With --goodput: a rate is too much if it is too much so often. Tries while a hypervisor gave the processors to others do not count, up to as
-    /// many again.
+    /// many again. The lowest rate that is too much is asked once more in the end.
     #[arg(long, value_name = "N", env = "FERMATA_TRIES", default_value_t = 2)]
     pub(crate) tries: usize,
 

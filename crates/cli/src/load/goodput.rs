@@ -15,7 +15,7 @@ const STRIDE: f64 = std::f64::consts::SQRT_2;
 const STRIDE_MAX: f64 = 2.0;
 /// So many times less than the first rate is nothing.
 const FALL_MAX: f64 = 500.0;
-/// Nor can one thread send more than this.
+/// No program sends more than this.
 const RATE_MAX: f64 = 1e6;
 /// How often a rate that was too much may turn out to be good after all, and how far above it the search goes on then.
 const RECOVERIES_MAX: usize = 2;
@@ -133,7 +133,7 @@ fn judge<E>(
     Ok(Some(false))
 }
 
-/// Goes up or down in growing steps until a good rate and a bad one are known, then narrows them down. In the end the bad one is asked again: something else may have
+/// Goes up or down in growing steps until a good rate and a bad one are known, then narrows them down. In the end, if any was good, the lowest bad one is asked again: something else may have
 /// disturbed the machine when it was tried, and whatever was asked since then was below it. `good` answers `None` to end the search.
 fn search<E>(first: f64, mut good: impl FnMut(f64) -> Result<Option<bool>, E>) -> Result<(), E> {
     let (mut low, mut high) = (None, None);

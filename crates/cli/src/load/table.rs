@@ -139,7 +139,7 @@ fn rows(report: &Report, objective: bool) -> Vec<[String; 3]> {
         "CPU time of this program for a request".to_owned(),
     ));
     if let Some(stolen) = report.stolen_share.filter(|&share| share > DISTURBED) {
-        let note = "of the processors' time went to other machines: without that, it is faster";
+        let note = "of the processors' time went to other machines: without that, it may be faster";
         rows.push(row("stolen", percent(stolen), note.to_owned()));
     }
     rows

@@ -11,7 +11,8 @@ use bytes::Bytes;
 use ort::environment::Environment;
 
 use super::driver::{Buffer, CudaError, Device, Pinned, Stream};
-use super::net::{Net, Share};
+use super::mover::Current;
+use super::net::Net;
 use super::provider::{Tuning, open};
 use super::region::Region;
 use super::wire::{Form, Grain, Head, Reply};
@@ -258,7 +259,7 @@ impl Hosted {
         lanes: &Lanes,
         (slot, size): (usize, usize),
         heads: Option<Vec<Vec<Head>>>,
-        share: &Arc<Share>,
+        current: &Current,
     ) -> Result<Option<Reply>, EngineError> {
         if let Some(heads) = heads {
             return self.run_plainly(slot, &heads).map(Some);
@@ -271,7 +272,8 @@ impl Hosted {
             lanes.compute.wait()?;
             net.capture(size)?;
         }
-        lanes.begin(self, net, (slot, size), share)?;
+        // With the model held: the mover may have changed over meanwhile.
+        lanes.begin(self, net, (slot, size), &current.get())?;
         Ok(None)
     }
 

@@ -336,7 +336,7 @@ impl Loader {
                     voice.answer(id, opened.map(|captured| Reply::Opened { captured }));
                 }
                 Job::Run { id, hosted, batch: Batch { slot, size, heads } } => {
-                    match hosted.run_slowly(lanes, (slot, size), heads, &current.get()) {
+                    match hosted.run_slowly(lanes, (slot, size), heads, current) {
                         Ok(None) => _ = flights.send(Flight { id, hosted, slot }),
                         Ok(Some(reply)) => voice.answer(id, Ok(reply)),
                         Err(error) => {

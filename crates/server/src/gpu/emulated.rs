@@ -1,7 +1,7 @@
 //! A GPU that is not there, for tests: batches take what its model says on the share that a seat has, begin ahead, and come back as they were
 //! sent. A seat can be told to break, and to refuse.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,17 @@ pub(crate) struct EmulatedSeat {
     /// It takes no other share.
     pub(crate) refuses_share: AtomicBool,
     pub(crate) loads: AtomicUsize,
-    /// Multiprocessors of the share for which it has last made ready.
-    pub(crate) ready_for: AtomicU32,
+    /// It makes nothing ready.
+    pub(crate) refuses_ready: AtomicBool,
+    /// What all seats of its GPU were told of shares, in order.
+    pub(crate) told: Arc<Mutex<Vec<Told>>>,
+}
+
+/// What a seat was told of a share of so many multiprocessors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Prepare(u32),
+    Take(u32),
 }
 
 struct Device {
@@ -48,6 +57,7 @@ impl EmulatedSeat {
             multiprocessors: 100,
             step: 1,
         };
+        let told: Arc<Mutex<Vec<Told>>> = Arc::default();
         let seat = |_| {
             let state =
                 State { multiprocessors: 100, life: Some(0), lives: 1, free: Instant::now() };
@@ -57,7 +67,8 @@ impl EmulatedSeat {
                 refuses_restart: AtomicBool::new(false),
                 refuses_share: AtomicBool::new(false),
                 loads: AtomicUsize::new(0),
-                ready_for: AtomicU32::new(0),
+                refuses_ready: AtomicBool::new(false),
+                told: told.clone(),
             })
         };
         (0..seats).map(seat).collect()
@@ -124,7 +135,11 @@ impl Seat for EmulatedSeat {
     }
 
     fn prepare_share(&self, cut: &Cut, part: usize) -> Result<(), EngineError> {
-        self.ready_for.store(cut.multiprocessors()[part], SeqCst);
+        if self.refuses_ready.load(SeqCst) {
+            return Err(EngineError::Run("not now".to_owned()));
+        }
+        self.device.state.lock().unwrap().life.ok_or_else(lost)?;
+        self.told.lock().unwrap().push(Told::Prepare(cut.multiprocessors()[part]));
         Ok(())
     }
 
@@ -135,6 +150,7 @@ impl Seat for EmulatedSeat {
         let mut state = self.device.state.lock().unwrap();
         state.life.ok_or_else(lost)?;
         state.multiprocessors = cut.multiprocessors()[part];
+        self.told.lock().unwrap().push(Told::Take(state.multiprocessors));
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::emulated::EmulatedSeat;
+use super::emulated::{EmulatedSeat, Told};
 use super::*;
 use crate::control::Control;
 use crate::frontend::{Limits, LogControl};
@@ -244,7 +244,6 @@ async fn a_gpu_is_cut_anew_under_load_and_no_request_fails() {
             assert!(share["executor"].is_number(), "{gpu}");
             let seat = &bed.seats[share["seat"].as_u64().unwrap() as usize];
             assert_eq!(u64::from(seat.multiprocessors()), share["percent"].as_u64().unwrap());
-            assert_eq!(seat.ready_for.load(SeqCst), seat.multiprocessors(), "before it took it");
         }
         let pool = &status_of(&bed).await["pools"][2];
         assert_eq!((&pool["name"], &pool["executors"]), (&json!("gpu"), &json!(shares.len())));
@@ -263,6 +262,29 @@ async fn a_gpu_is_cut_anew_under_load_and_no_request_fails() {
     }
     let share = metrics.lines().find(|line| line.starts_with("fermata_gpu_share_percent{"));
     assert!(share.unwrap().ends_with("} 100"), "{metrics}");
+    bed.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_seats_make_ready_before_the_first_of_them_changes_over() {
+    let bed = Bed::new(3, &[100], "0.2 0.3", 10_000).await;
+    let told = || std::mem::take(&mut *bed.seats[0].told.lock().unwrap());
+    told();
+    let (status, recut) = bed.recut(&[20, 30, 50]).await;
+    assert_eq!(status, 200, "{recut}");
+    let all = told();
+    let (ready, take) = all.split_at(3);
+    // Those that have none first.
+    assert_eq!(take, [Told::Take(30), Told::Take(50), Told::Take(20)]);
+    for count in [20, 30, 50] {
+        assert!(ready.contains(&Told::Prepare(count)), "{all:?}");
+    }
+    // One that cannot is given its share all the same.
+    bed.seats[1].refuses_ready.store(true, SeqCst);
+    let (status, recut) = bed.recut(&[40, 60]).await;
+    assert_eq!(status, 200, "{recut}");
+    let all = told();
+    assert_eq!(all, [Told::Prepare(40), Told::Take(40), Told::Take(60)]);
     bed.stop().await;
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct GpuArgs {
     pub(super) profiles: PathBuf,
 
     /// About how long all runs may take together. Less time is shorter runs; to load the models takes minutes more.
-    #[arg(long, value_name = "M", env = "FERMATA_MINUTES", default_value_t = 6.5)]
+    #[arg(long, value_name = "M", env = "FERMATA_MINUTES", default_value_t = 5.5)]
     pub(super) minutes: f64,
 }
 
