@@ -133,8 +133,9 @@ fn judge<E>(
     Ok(Some(false))
 }
 
-/// Goes up or down in growing steps until a good rate and a bad one are known, then narrows them down. In the end, if any was good, the lowest bad one is asked again: something else may have
-/// disturbed the machine when it was tried, and whatever was asked since then was below it. `good` answers `None` to end the search.
+/// Goes up or down in growing steps until a good rate and a bad one are known, then narrows them down. In the end, if any was good, the lowest bad one
+/// is asked again: something else may have disturbed the machine when it was tried, and whatever was asked since then was below it. `good` answers
+/// `None` to end the search.
 fn search<E>(first: f64, mut good: impl FnMut(f64) -> Result<Option<bool>, E>) -> Result<(), E> {
     let (mut low, mut high) = (None, None);
     let (mut rate, mut stride) = (first, STRIDE);

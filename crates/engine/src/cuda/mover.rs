@@ -8,7 +8,7 @@ use super::driver::{CudaError, Device, Stream};
 use super::green::Green;
 use super::host::Hosted;
 use super::net::{Ready, Share, made_ready};
-use super::wire::Reply;
+use super::wire::{Place, Reply};
 use super::worker::Voice;
 use crate::EngineError;
 
@@ -27,14 +27,6 @@ impl Current {
     fn set(&self, share: Arc<Share>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = share;
     }
-}
-
-/// Which share of which cut.
-#[derive(PartialEq, Eq)]
-pub(super) struct Place {
-    /// Multiprocessors of each share; `None` for the whole GPU.
-    pub(super) counts: Option<Vec<u32>>,
-    pub(super) part: usize,
 }
 
 /// Make ready for another share, or take it.
@@ -64,27 +56,27 @@ pub(super) fn move_on(
     let mut number = current.get().number;
     let mut prepared: Option<(Place, Arc<Share>)> = None;
     for Move { id, place, takes, models } in orders {
-        let ready = prepared.take().filter(|(ready, _)| *ready == place);
-        let share = match ready {
-            Some((_, share)) => share,
+        let kept = prepared.take().filter(|(ready, _)| *ready == place);
+        let share = match kept {
+            Some((_, share)) => Ok(share),
             None => {
-                // A batch that was begun while it last changed over may have made something ready on the share before; so may have who prepared for another.
+                // A batch that was begun while it last changed over may have made something ready on the share before, and so did who prepared for another.
                 settle(&models, &current.get(), compute)?;
                 number += 1;
-                match make(device, number, &place, all) {
-                    Ok(share) => Arc::new(share),
-                    Err(error) => {
-                        voice.answer(id, Err(error));
-                        continue;
-                    }
-                }
+                make(device, number, &place, all).map(Arc::new)
             }
         };
-        let done = models.iter().try_for_each(|hosted| follow(hosted, &share, FIRST));
-        if let Err(error) = done {
-            voice.answer(id, Err(error.into()));
-            continue;
-        }
+        let ready = share.and_then(|share| {
+            models.iter().try_for_each(|hosted| follow(hosted, &share, FIRST))?;
+            Ok(share)
+        });
+        let share = match ready {
+            Ok(share) => share,
+            Err(error) => {
+                voice.answer(id, Err(error));
+                continue;
+            }
+        };
         if !takes {
             prepared = Some((place, share));
             voice.answer(id, Ok(Reply::Done));

@@ -14,7 +14,7 @@ use fermata_core::Span;
 use super::link::{Link, Pending};
 use super::provider::{Tuning, TuningKey};
 use super::region::Region;
-use super::wire::{Form, Grain, Head, Question, Reply};
+use super::wire::{Form, Grain, Head, Place, Question, Reply};
 use super::workers::Workers;
 use crate::onnx::session::check_inputs;
 use crate::{
@@ -128,11 +128,11 @@ impl Seat for WorkerSeat {
     }
 
     fn prepare_share(&self, cut: &Cut, part: usize) -> Result<(), EngineError> {
-        self.link().ask(Question::Prepare { counts: counts(cut), part }).map(drop)
+        self.link().ask(share(cut, part, false)).map(drop)
     }
 
     fn set_share(&self, cut: &Cut, part: usize) -> Result<(), EngineError> {
-        self.link().ask(Question::Share { counts: counts(cut), part })?;
+        self.link().ask(share(cut, part, true))?;
         self.lock().share = Some((cut.clone(), part));
         Ok(())
     }
@@ -148,8 +148,7 @@ impl Seat for WorkerSeat {
         let cut = self.lock().share.clone();
         if let Some((cut, part)) = cut {
             // A worker that nobody has would be left behind.
-            let what = Question::Share { counts: counts(&cut), part };
-            link.ask(what).inspect_err(|_| link.end())?;
+            link.ask(share(&cut, part, true)).inspect_err(|_| link.end())?;
         }
         let mut state = self.lock();
         state.link = link;
@@ -182,9 +181,8 @@ impl Seat for WorkerSeat {
     }
 }
 
-/// The multiprocessors of each share, as a worker is told them.
-fn counts(cut: &Cut) -> Option<Vec<u32>> {
-    (!cut.is_whole()).then(|| cut.multiprocessors().to_vec())
+fn share(cut: &Cut, part: usize, takes: bool) -> Question {
+    Question::Share { place: Place::of(cut, part), takes }
 }
 
 fn strange(reply: &Reply) -> EngineError {

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::provider::Tuning;
-use crate::{DataType, Pressure, Signature};
+use crate::{Cut, DataType, Pressure, Signature};
 
 /// What a worker is asked, with a number that the answer has too.
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,14 +33,27 @@ pub(super) enum Question {
     },
     /// Run the batch in a slot: `heads` for a model that is not captured, by item and input.
     Run { model: u32, slot: usize, size: usize, heads: Option<Vec<Vec<Head>>> },
-    /// Take a share: so many multiprocessors for each, of which this one has the `part`-th. None for the whole GPU.
-    Share { counts: Option<Vec<u32>>, part: usize },
-    /// Make ready to take a share.
-    Prepare { counts: Option<Vec<u32>>, part: usize },
+    /// Make ready for a share, and take it, if so.
+    Share { place: Place, takes: bool },
     /// How much memory is used.
     Memory,
     /// Press on what shares have in common.
     Press { what: Pressure, seconds: f64 },
+}
+
+/// Which share of which cut.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// Multiprocessors of each share; `None` for the whole GPU.
+    pub(super) counts: Option<Vec<u32>>,
+    pub(super) part: usize,
+}
+
+impl Place {
+    pub(super) fn of(cut: &Cut, part: usize) -> Self {
+        let counts = (!cut.is_whole()).then(|| cut.multiprocessors().to_vec());
+        Self { counts, part }
+    }
 }
 
 /// What a worker answers.
@@ -258,12 +271,14 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let mut wire = Vec::new();
-        let what = Question::Share { counts: Some(vec![64, 68]), part: 1 };
+        let place = Place { counts: Some(vec![64, 68]), part: 1 };
+        let what = Question::Share { place, takes: true };
         write(&mut wire, &Ask { id: 7, what }).unwrap();
         let mut from = wire.as_slice();
         let mut line = Vec::new();
         let ask: Ask = read(&mut from, &mut line).unwrap().unwrap();
-        assert!(matches!(ask, Ask { id: 7, what: Question::Share { part: 1, .. } }));
+        let part = |what| matches!(what, Question::Share { place: Place { part: 1, .. }, .. });
+        assert!(ask.id == 7 && part(ask.what));
         assert!(read::<Ask>(&mut from, &mut line).unwrap().is_none());
         read::<Ask>(&mut &b"nonsense\n"[..], &mut line).unwrap_err();
         let mut wire = Vec::new();

@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::driver::{CudaError, Device, Event, Stream};
 use super::green::Green;
 use super::host::{Host, Hosted, Opening};
-use super::mover::{Current, Move, Place, move_on};
+use super::mover::{Current, Move, move_on};
 use super::net::{Net, Share};
 use super::pressure::Press;
 use super::wire::{self, Answer, Ask, Failure, Head, Question, Reply};
@@ -242,8 +242,11 @@ impl Reader {
                 self.host.forget(model);
                 self.hand_over(Job::Forget { id, hosted });
             }
-            Question::Share { counts, part } => self.order(id, Place { counts, part }, true),
-            Question::Prepare { counts, part } => self.order(id, Place { counts, part }, false),
+            Question::Share { place, takes } => {
+                let models = self.models.values().cloned().collect();
+                // The mover ends with the process only.
+                let _ = self.moves.send(Move { id, place, takes, models });
+            }
             Question::Memory => {
                 let memory = self.device.memory().inspect_err(end_if_fatal);
                 let memory = memory.map_err(EngineError::from);
@@ -254,13 +257,6 @@ impl Reader {
                 self.hand_over(Job::Press { id, what, time });
             }
         }
-    }
-
-    /// Has the mover make ready for a share, and take it if that is asked for.
-    fn order(&self, id: u64, place: Place, takes: bool) {
-        let models = self.models.values().cloned().collect();
-        // The mover ends with the process only.
-        let _ = self.moves.send(Move { id, place, takes, models });
     }
 
     fn hand_over(&self, job: Job) {

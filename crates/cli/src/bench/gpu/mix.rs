@@ -43,7 +43,7 @@ const SCENES: [Scene; 3] = [
 ];
 
 /// What was found for one scenario on one cut.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Found {
     scenario: &'static str,
     shares: Vec<u32>,
