@@ -18,9 +18,10 @@ const NET: Net = Net::ResNet50;
 const SLO_MS: f64 = 20.0;
 /// Requests a second: less than what one of two halves serves.
 const RATE: f64 = 2500.0;
-/// Before the worker is killed, and how long it is looked at all in all, in milliseconds.
-const BEFORE: f64 = 3000.0;
-const ALL: f64 = 14_000.0;
+/// Before the worker is killed, and how long it is looked at all in all. However little time there is: a worker needs up to ten seconds to come back, and
+/// what it does then is to be seen.
+const BEFORE: Duration = Duration::from_secs(2);
+const ALL: Duration = Duration::from_secs(18);
 /// How often the server is asked.
 const TICK: Duration = Duration::from_millis(50);
 /// A worker that is not back by then does not come back.
@@ -53,9 +54,8 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let repository = zoo::repository(&rig.models, "crash", &[(NET, SLO_MS)])?;
     let server = Server::start(rig, &repository, &["--seats", "2", "--shares", "50,50"])?;
     bench.progress.finish_one();
-    let (before, all) = (rig.time(BEFORE), rig.time(ALL));
-    let arguments = steady(&server, NET, RATE, SLO_MS, all);
-    let (loaded, watched) = load_while(&arguments, || watch(&server, before, all))?;
+    let arguments = steady(&server, NET, RATE, SLO_MS, ALL);
+    let (loaded, watched) = load_while(&arguments, || watch(&server))?;
     drop(server);
     bench.progress.finish_one();
     write_json(bench, "crash", &serde_json::json!({ "watched": watched, "loaded": loaded }))?;
@@ -63,14 +63,14 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
 }
 
 /// Looks at the server all the time, and kills a worker of it.
-fn watch(server: &Server, before: Duration, all: Duration) -> anyhow::Result<Watched> {
+fn watch(server: &Server) -> anyhow::Result<Watched> {
     let start = Instant::now();
     let mut watched = Watched { seen: Vec::new(), killed_at: f64::NAN, back_at: f64::NAN };
     let shares = server.seats_up()?.0;
-    while start.elapsed() < all || watched.back_at.is_nan() {
+    while start.elapsed() < ALL || watched.back_at.is_nan() {
         let at = start.elapsed().as_secs_f64();
         watched.seen.push(Seen { at, done: server.progressed()? });
-        if watched.killed_at.is_nan() && start.elapsed() >= before {
+        if watched.killed_at.is_nan() && start.elapsed() >= BEFORE {
             let worker = *server.workers().first().context("the server has no worker")?;
             let worker = Pid::from_raw(worker as i32).context("a worker has a number")?;
             kill_process(worker, Signal::KILL).context("the worker cannot be killed")?;
@@ -80,7 +80,7 @@ fn watch(server: &Server, before: Duration, all: Duration) -> anyhow::Result<Wat
             if restarts > 0 && up == shares {
                 watched.back_at = start.elapsed().as_secs_f64();
             }
-            if start.elapsed() > before + PATIENCE {
+            if start.elapsed() > BEFORE + PATIENCE {
                 bail!("the worker that was killed did not come back");
             }
         }

@@ -17,7 +17,7 @@ const SLO_MS: f64 = 20.0;
 const RATE: f64 = 4000.0;
 /// The cuts, one after the other, again and again.
 const CUTS: [&[u32]; 4] = [&[50, 50], &[100], &[20, 80], &[100]];
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 6;
 /// Before each cut, in milliseconds.
 const PAUSE: f64 = 700.0;
 /// What is asked for.
