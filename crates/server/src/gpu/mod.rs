@@ -43,7 +43,7 @@ use station::Station;
 
 /// From the decision to the seat, a message to another process, and the way of the news that a batch has ended: both are waited for by threads
 /// that must be woken. Batches are granted so much before the one ahead of them ends, and what their inputs take on the way, so that they are there
-/// when it does.
+/// when it does. On an H200, 0.2 and 0.3 ms served about as much as this.
 const CTRL: Span = Span(400_000);
 /// What any request takes on the way, however small.
 const DATA: Span = Span(500);

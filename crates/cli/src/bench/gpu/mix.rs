@@ -149,7 +149,8 @@ fn section(all: &[Found]) -> Section {
     section.say(format!(
         "{} on one server, SLO {} ms, every executor with all models, Poisson arrivals over gRPC. *Time sharing* is one executor with the whole GPU; with shares, each is \
          an executor. Goodput in requests a second of all models together, a rate being too much if it was so in {TRIES} tries that were not disturbed (the lowest such rate is asked once more in the end), for time sharing and for the cut that `fermata sim` finds best, whose results are \
-         in brackets: for shares as far away that do not disturb each other, without clients and without pauses of the machine.",
+         in brackets: for shares as far away that do not disturb each other, without clients and without pauses of the machine. Its requests have all of their SLO at the scheduler, \
+         where a server keeps up to an eighth in reserve and client and protocol take their part.",
         NETS.map(|net| net.describe().to_owned()).join(", "),
         SLO_MS.map(|slo| slo.to_string()).join(", "),
     ));
