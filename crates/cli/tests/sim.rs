@@ -246,11 +246,14 @@ fn every_example_runs() {
         ("bursty.toml", 100.0),
         ("faults.toml", 100.0),
         ("uneven.toml", 30.0),
+        ("small.toml", 100.0),
     ] {
         let report =
             json(&folder.fermata(&["sim", &example(name), "--json", "--policy", "deferred"]));
         assert!(report["in_time_rps"].as_f64().unwrap() > least, "{name}");
     }
+    let table = text(&folder.fermata(&["sim", &example("small.toml")]));
+    assert!(table.lines().any(|line| line.contains("lenet") && line.contains(" 2.2 ")), "{table}");
 }
 
 #[test]
