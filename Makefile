@@ -7,7 +7,7 @@ SEED ?= 1
 BUILT = $(or $(CARGO_TARGET_DIR),target)
 FERMATA ?= $(BUILT)/release/fermata
 
-.PHONY: help setup setup-gpu test fmt lint unit loom clients sims benches deny demo demo-sim bench bench-scheduler bench-planner bench-serving bench-variable bench-gpu sim
+.PHONY: help setup setup-gpu test fmt lint unit loom clients sims benches deny demo demo-sim bench bench-scheduler bench-planner bench-serving bench-variable bench-gpu bench-mixes bench-latency sim
 .DEFAULT_GOAL := help
 
 help: ## List these recipes
@@ -82,6 +82,14 @@ bench-variable: setup ## A real encoder whose requests differ in length: a secti
 bench-gpu: setup-gpu ## docs/results/h200.md and profiles/h200, on a machine with a GPU (ten minutes)
 	$(CARGO) build --locked --release -p fermata-cli
 	$(FERMATA) bench gpu
+
+bench-mixes: ## Mixed objectives on few executors: docs/results/mixes.md (half an hour on two cores)
+	$(CARGO) build --locked --release -p fermata-cli
+	$(FERMATA) bench mixes
+
+bench-latency: ## Latency below the goodput: docs/results/latency.md (a minute)
+	$(CARGO) build --locked --release -p fermata-cli
+	$(FERMATA) bench latency
 
 demo: setup ## Two real models and 64 emulated A100s: ask, load, look on (DEMO_SECONDS=15)
 	$(CARGO) build --locked --release -p fermata-cli

@@ -96,4 +96,19 @@ def cycles(result):
             + table(["what", "measured", "asked"], lines))  # fmt: skip
 
 
-SECTIONS = {"goodput": goodput, "triton": triton, "identity": identity, "lone": lone, "overload": overload, "cycles": cycles}
+def sequence(rows):
+    lines = []
+    for load in dict.fromkeys(row["load"] for row in rows):
+        middle = lambda policy, name: median(row["latency_ms"][name] for row in rows if (row["policy"], row["load"]) == (policy, load))  # noqa: B023, E731
+        for policy in dict.fromkeys(row["policy"] for row in rows):
+            counts = [row["counts"] for row in rows if (row["policy"], row["load"]) == (policy, load)]
+            answered, sent = (sum(each.get(name, 0) for each in counts) for name in ("in_time", "sent"))
+            cells = [f"{middle(policy, name):.2f} | {middle(policy, name) / middle('eager', name):.2f}" for name in ("p50", "p99")]
+            lines.append([f"{load}, `{policy}`", *cells, f"{sent - answered:,} of {sent:,}"])
+    return ("## sequence: four loads on one model, one after the other\n\nOne emulated model (0.075 b + 0.5 ms), SLO 10 ms, one executor, "
+            "three seconds each; medians of the turns. What was learned from one load must not hold up the next. Asked of `fermata`: 1.1 of eager.\n\n"
+            + table(["load, policy", "P50 (ms)", "over eager", "P99 (ms)", "over eager", "not in time"], lines))  # fmt: skip
+
+
+SECTIONS = {"goodput": goodput, "triton": triton, "identity": identity, "lone": lone, "overload": overload, "cycles": cycles,
+            "sequence": sequence}

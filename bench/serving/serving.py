@@ -5,7 +5,7 @@
     python3 bench/serving/serving.py --quick          shorter runs, rougher numbers
     python3 bench/serving/serving.py --report         writes docs/results/serving.md again from what is stored
 
-Rows: goodput, triton, identity, lone, overload, cycles. Each is stored as docs/results/serving/ROW.json. Servers
+Rows: goodput, triton, identity, lone, overload, cycles, sequence. Each is stored as docs/results/serving/ROW.json. Servers
 listen on loopback only, and those that were started are stopped. Triton comes from PyPI (see bench/triton).
 """
 
@@ -254,8 +254,26 @@ def measure_cycles(args):
                 "memory_before": before, "memory_halfway": halfway, "memory_after": metric(server, "process_resident_memory_bytes")}  # fmt: skip
 
 
+def measure_sequence(args):
+    """One model under four loads, one after the other: what one of them teaches must not hold up the next."""
+    settings = 'engine = "emulated"\nslo_ms = 10\nalpha_ms = 0.075\nbeta_ms = 0.5\n' + VECTOR
+    loads = {"one client": ["--concurrency", 1], "200 requests/s": ["--rate", 200],
+             "1,000 requests/s": ["--rate", 1000], "one client again": ["--concurrency", 1]}  # fmt: skip
+    rows = []
+    for turn in range(1 if args.quick else 3):
+        for policy in ("eager", "fermata", "fermata:release"):
+            with serving(args, {"model": (settings, None)}, "--emulated-executors", 1, "--policy", policy) as server:
+                for name, options in loads.items():
+                    found = triton.load(args, server.http, "model", *options, "--slo-ms", 10, "--duration", "3s")
+                    counts, latency = found["counts"], found["latency_ms"]
+                    rows.append({"turn": turn, "policy": policy, "load": name, "counts": counts, "latency_ms": latency})
+                    triton.say(f"{policy}, {name}: P50 {latency['p50']:.2f}, P99 {latency['p99']:.2f} ms")
+    return rows
+
+
 ROWS = {"goodput": measure_goodput, "triton": measure_triton, "identity": measure_identity,
-        "lone": measure_lone, "overload": measure_overload, "cycles": measure_cycles}  # fmt: skip
+        "lone": measure_lone, "overload": measure_overload, "cycles": measure_cycles,
+        "sequence": measure_sequence}  # fmt: skip
 
 
 def origin():

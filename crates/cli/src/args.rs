@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args as Arguments, CommandFactory, FromArgMatches, Parser, Subcommand};
-use fermata_dispatch::Policy;
+use fermata_dispatch::{Policy, Spare};
 
-use crate::bench::{GpuArgs, GpuletArgs, NexusArgs, OrlojArgs, SchedulerArgs, SymphonyArgs};
+use crate::bench::{
+    GpuArgs, GpuletArgs, LatencyArgs, MixesArgs, NexusArgs, OrlojArgs, SchedulerArgs, SymphonyArgs,
+};
 use crate::gpu_worker::GpuWorkerArgs;
 use crate::load::LoadArgs;
 use crate::make_model::MakeModelArgs;
@@ -90,6 +92,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Suite {
     Gpu(GpuArgs),
     Gpulet(GpuletArgs),
+    Latency(LatencyArgs),
+    Mixes(MixesArgs),
     Nexus(NexusArgs),
     Orloj(OrlojArgs),
     Scheduler(SchedulerArgs),
@@ -135,6 +139,12 @@ pub(crate) struct SimArgs {
     )]
     pub(crate) policy: Vec<String>,
 
+    /// What spare executors are for, under policies that price them: they answer requests sooner
+    /// (latency), or stay idle so that they can be given away (release). As the file or the
+    /// recording says, if not given; latency, if it does not.
+    #[arg(long, value_name = "USE", env = "FERMATA_SPARE")]
+    pub(crate) spare: Option<Spare>,
+
     /// The seed of all random numbers: the same seed gives the same run.
     #[arg(long, value_name = "N", env = "FERMATA_SEED", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -161,7 +171,8 @@ pub(crate) struct SimArgs {
 fn sim_help() -> String {
     let policies = Policy::names().join(", ");
     format!(
-        "Policies: {policies}; timeout:5ms or timeout:20% (of the SLO) waits that long; \
+        "Policies: {policies}; fermata:release is fermata with --spare release; \
+         timeout:5ms or timeout:20% (of the SLO) waits that long; \
          deferred-prefix, eager-prefix and timeout:...-prefix gather without early drop; tfserving:5ms,32 \
          takes a timeout and a largest batch, orloj:0.001 the rate of the anticipated delay per millisecond.
 
@@ -169,6 +180,7 @@ The file:
   gpus = 8
   share = 40                 # optional: of each of them, so many percent
   duration_s = 60            # or requests = 400000
+  spare = \"latency\"          # optional: what spare executors are for, as --spare says it
   network = {{ ctrl_us = 0, data_us = 0, resp_us = 0 }}    # optional: from the decision to the GPU;
                              # to fetch the input of each request; from the GPU to the client
   noise = 0.05               # optional: relative standard deviation of execution times, which the
@@ -200,6 +212,7 @@ Examples:
   fermata sim examples/resnet50.toml
   fermata sim examples/resnet50.toml --policy fermata --policy deferred --policy eager
   fermata sim examples/zoo_a100.toml --goodput --policy all
+  fermata sim examples/zoo_a100.toml --policy fermata:latency --policy fermata:release
   fermata sim examples/bursty.toml --min-gpus --json | jq .min_gpus
   fermata sim examples/uneven.toml --policy fermata --policy orloj
   fermata sim --recording run.txt --policy deferred --gpus 4

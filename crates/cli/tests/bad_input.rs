@@ -24,6 +24,12 @@ const BAD_VALUES: &[(&str, &str, &[&str])] = &[
     ("gpus = 2", "gpus = \"two\"", &["gpus", "expected a whole number"]),
     ("gpus = 2", "gpus = ", &["line 1", "'gpus ='"]),
     ("gpus = 2", "gpus = 2\ngpus = 3", &["line 2", "duplicate key", "'gpus = 3'"]),
+    (
+        "gpus = 2",
+        "gpus = 2\nspare = \"none\"",
+        &["spare", "'none' is not a use of spare executors: say latency or release"],
+    ),
+    ("gpus = 2", "gpus = 2\nspare = true", &["spare", "expected a string"]),
     ("requests = 1000\n", "", &["duration_s", "give duration_s or requests"]),
     (
         "requests = 1000",
@@ -186,6 +192,10 @@ fn bad_arguments_are_refused_in_one_line() {
         (&["sim", "."], &["cannot be read"]),
         (&["sim", "load.toml", "--policy", "best"], &["--policy", "'best'", "fermata, deferred"]),
         (&["sim", "load.toml", "--policy", "timeout:x"], &["--policy", "'timeout:x'"]),
+        (
+            &["sim", "load.toml", "--spare", "none"],
+            &["--spare", "'none'", "say latency or release"],
+        ),
         (&["sim", "load.toml", "--seed", "-1"], &["--seed", "-1"]),
         (&["sim", "load.toml", "--seed", "one"], &["--seed", "one"]),
         (&["sim", "load.toml", "--goodput", "--min-gpus"], &["--goodput", "--min-gpus"]),

@@ -1,5 +1,6 @@
 //! `fermata bench symphony` and `fermata bench nexus` at sizes that say nothing about policies: sections, pictures,
-//! resuming, bad input; `fermata bench gpu` where there is no such GPU.
+//! resuming, bad input; a few runs of `fermata bench mixes` and `fermata bench latency`;
+//! `fermata bench gpu` where there is no such GPU.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -192,6 +193,58 @@ fn loads_of_gpulet_are_scheduled_at_least_as_well_as_by_ideal() {
     let least = whole.split("Shares against ideal: at least ").nth(1).unwrap();
     let least: f64 = least.split(' ').next().unwrap().parse().unwrap();
     assert!(least >= 1.0, "{whole}");
+}
+
+/// Where the measured profiles are, for a process that runs in a folder of its own.
+fn profiles() -> String {
+    format!("{}/../../profiles/h200", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn random_mixes_are_reported_and_listed_with_their_seeds() {
+    let folder = Folder::new();
+    let mixes = |args: &[&str]| {
+        let profiles = profiles();
+        let common = ["bench", "mixes", "--out", "out", "--quick", "--profiles", &profiles];
+        folder.fermata(&[&common[..], args].concat())
+    };
+    let output = mixes(&["--only", "random", "--mixes", "2", "--first-seed", "30"]);
+    assert!(output.status.success(), "{output:?}");
+    let csv = read(&folder, "out/mixes/random.csv");
+    let seeds: Vec<&str> = csv.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
+    assert_eq!(seeds, ["30", "31"], "{csv}");
+    let whole = read(&folder, "out/mixes.md");
+    for expected in ["- [random](#random-", "the seeds 30 to 31", "](mixes/random.csv)", "| all |"]
+    {
+        assert!(whole.contains(expected), "{expected}: {whole}");
+    }
+    assert!(read(&folder, "out/mixes/random.svg").starts_with("<svg"));
+
+    let output = mixes(&["--only", "random", "--mixes", "0"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let output = folder.fermata(&["bench", "mixes", "--only", "table", "--profiles", "none"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("none: cannot be read") && error.lines().count() == 1, "{error}");
+}
+
+#[test]
+fn lone_clients_and_sequences_of_loads_are_compared_with_eager_batching() {
+    let folder = Folder::new();
+    let profiles = profiles();
+    let args = ["--only", "alone,sequence", "--quick", "--out", "out", "--profiles", &profiles];
+    let output = folder.fermata(&[&["bench", "latency"][..], &args].concat());
+    assert!(output.status.success(), "{output:?}");
+    let alone = read(&folder, "out/latency/alone.md");
+    for expected in ["| resnet50, 1 client | 1 | 0.518 |", "| lenet, 4 clients | 8 |"] {
+        assert!(alone.contains(expected), "{expected}: {alone}");
+    }
+    // Every 0.675 ms, a client asks that waits for nothing but its batch.
+    let sequence = read(&folder, "out/latency/sequence.md");
+    assert!(
+        sequence.contains("| one client, `eager` | 1,482 | 0.575 | 1.00 | 0.575 | 1.00 | 0.00 |"),
+        "{sequence}"
+    );
 }
 
 #[test]

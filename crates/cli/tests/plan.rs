@@ -161,6 +161,21 @@ fn a_pool_is_confirmed_with_the_fewest_gpus() {
 }
 
 #[test]
+fn plans_are_tried_with_spare_gpus_released_unless_the_file_says_latency() {
+    let folder = small();
+    folder.write("release.toml", &format!("spare = \"release\"\n{SMALL}"));
+    folder.write("latency.toml", &format!("spare = \"latency\"\n{SMALL}"));
+    let policy = |file: &str| {
+        let args = ["plan", file, "--confirm", "--json", "--requests", "5000"];
+        let plan: Value = serde_json::from_slice(&folder.fermata(&args).stdout).unwrap();
+        plan["confirmed"]["policy"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(policy("small.toml"), "fermata:release");
+    assert_eq!(policy("release.toml"), "fermata:release");
+    assert_eq!(policy("latency.toml"), "fermata");
+}
+
+#[test]
 fn rounds_are_tried_as_they_are() {
     let folder = small();
     for method in ["exact", "shares"] {

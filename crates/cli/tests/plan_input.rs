@@ -37,6 +37,11 @@ beta_ms = 7
 const BAD_VALUES: &[(&str, &str, &[&str])] = &[
     ("gpus = 9", "gpus = 0", &["gpus", "0 is not a whole number from 1"]),
     ("gpus = 9", "limit = 9", &["limit", "unknown field"]),
+    (
+        "gpus = 9",
+        "spare = \"none\"",
+        &["spare", "'none' is not a use of spare executors: say latency or release"],
+    ),
     ("gpus = 9", "interference = \"none.json\"", &["interference", "none.json"]),
     ("gpus = 9", "gpus = ", &["line 1", "'gpus ='"]),
     ("name = \"a\"\n", "", &["gpu 1", "name", "missing"]),

@@ -155,6 +155,24 @@ fn policies_are_compared_side_by_side() {
 }
 
 #[test]
+fn the_use_of_spare_executors_is_said_by_file_or_flag_and_told_by_the_policys_name() {
+    let folder = small();
+    folder.write("release.toml", &format!("spare = \"release\"{SMALL}"));
+    let policy = |file: &str, args: &[&str], environment: &[(&str, &str)]| {
+        let args = [&["sim", file, "--json"], args].concat();
+        json(&folder.fermata_with(&args, environment))["policy"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(policy("release.toml", &[], &[]), "fermata:release");
+    assert_eq!(policy("release.toml", &["--spare", "latency"], &[]), "fermata");
+    assert_eq!(policy("small.toml", &["--spare", "release"], &[]), "fermata:release");
+    assert_eq!(policy("small.toml", &[], &[("FERMATA_SPARE", "release")]), "fermata:release");
+    assert_eq!(policy("small.toml", &["--policy", "fermata:release"], &[]), "fermata:release");
+    assert_eq!(policy("release.toml", &["--policy", "eager"], &[]), "eager");
+    let text = text(&folder.fermata(&["sim", "release.toml"]));
+    assert!(text.contains("fermata:release, seed 1"), "{text}");
+}
+
+#[test]
 fn the_text_is_for_people() {
     let text = text(&small().fermata(&["sim", "small.toml"]));
     for word in

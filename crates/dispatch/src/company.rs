@@ -21,6 +21,25 @@ const SHARE_MIN: f64 = 0.05;
 /// A gap in which so many arrivals were expected, and none came, is worth thinking about at once.
 const SURPRISE: f64 = 4.0;
 
+/// A pattern of arrivals that repeats itself is learned from this many rounds.
+const ROUNDS: usize = 3;
+/// In each of them so many arrivals were expected, and none came: by chance, that happens to all of three once in two
+/// thousand times.
+const IN_VAIN: f64 = 2.5;
+
+/// Nobody joins who comes alone again and again, when so many were expected meanwhile: by chance, that happens once in a
+/// hundred and fifty times.
+const ALONE: f64 = 5.0;
+
+/// Arrivals that found others, until one came after all had left.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    /// The longest gap that ended with a request that found others, in nanoseconds.
+    longest: u64,
+    /// How many arrivals were expected in the last gap while others were there.
+    expected: f64,
+}
+
 /// How gaps ended, by their length.
 #[derive(Clone, Debug)]
 pub(crate) struct Company {
@@ -29,16 +48,31 @@ pub(crate) struct Company {
     came: [u32; BUCKETS],
     /// With the others gone, so long after the last arrival.
     left: [u32; BUCKETS],
+    /// The rounds that ended last.
+    rounds: [Round; ROUNDS],
+    /// The longest gap so far of the round that goes on.
+    longest: u64,
+    /// How many rounds of a single arrival there were since one found others, and how many were expected meanwhile.
+    alone: u32,
+    expected: f64,
 }
 
 impl Company {
     /// Nothing has come yet.
     pub(crate) fn new(now: Time) -> Self {
-        Self { halved: now, came: [0; BUCKETS], left: [0; BUCKETS] }
+        Self {
+            halved: now,
+            came: [0; BUCKETS],
+            left: [0; BUCKETS],
+            rounds: [Round::default(); ROUNDS],
+            longest: 0,
+            alone: 0,
+            expected: 0.0,
+        }
     }
 
     /// A request came at `now`, the one before it at `last`; others were there until `until`. True, if it is a surprise
-    /// that it did not come while they were, at `rate` arrivals a nanosecond.
+    /// that it did not come while they were, at `rate` arrivals a nanosecond, or that it did.
     #[inline]
     pub(crate) fn note(&mut self, now: Time, last: Time, until: Time, rate: f64) -> bool {
         if now - self.halved > HALF_LIFE {
@@ -46,12 +80,51 @@ impl Company {
             self.came.iter_mut().chain(&mut self.left).for_each(|count| *count /= 2);
         }
         if until >= now {
-            self.came[bucket((now - last).0)] += 1;
-            return false;
+            let gap = (now - last).0;
+            self.came[bucket(gap)] += 1;
+            self.longest = self.longest.max(gap);
+            if self.alone == 0 {
+                return false;
+            }
+            let was_alone = self.is_alone();
+            (self.alone, self.expected) = (0, 0.0);
+            return was_alone;
         }
         let there = (until - last).0;
         self.left[bucket(there)] += 1;
-        there as f64 * rate > SURPRISE
+        let (expected, known) = (there as f64 * rate, self.repeats());
+        self.end_round(expected);
+        expected > SURPRISE || self.repeats() != known
+    }
+
+    /// A round ended, with a gap in which so many were expected in vain.
+    fn end_round(&mut self, expected: f64) {
+        let longest = std::mem::take(&mut self.longest);
+        if longest == 0 {
+            self.alone += 1;
+            self.expected += expected;
+        }
+        // Once a pattern is known nobody is waited for, so that nobody is expected: it stays known while it repeats itself.
+        let is_known = self.repeats().is_some_and(|within| longest <= within.0);
+        let expected = if is_known { expected.max(IN_VAIN) } else { expected };
+        self.rounds.rotate_left(1);
+        self.rounds[ROUNDS - 1] = Round { longest, expected };
+    }
+
+    /// Whether whoever comes has come alone for long enough.
+    fn is_alone(&self) -> bool {
+        self.alone as usize >= ROUNDS && self.expected >= ALONE
+    }
+
+    /// How long after an arrival nobody joined in any of the last rounds, though many were expected: twice the longest gap.
+    /// Counts by length tell the same, but only when those of another pattern have faded.
+    fn repeats(&self) -> Option<Span> {
+        if self.is_alone() {
+            return Some(Span::ZERO);
+        }
+        let in_vain = self.rounds.iter().all(|round| round.expected >= IN_VAIN);
+        let longest = self.rounds.iter().map(|round| round.longest).max();
+        longest.filter(|_| in_vain).map(|longest| Span(2 * longest))
     }
 
     /// How long after an arrival nobody joins any more, if requests come at `rate` a nanosecond on average: the
@@ -69,7 +142,7 @@ impl Company {
                 end = Span(from as u64);
             }
         }
-        end
+        self.repeats().map_or(end, |within| end.min(within))
     }
 }
 
@@ -98,6 +171,37 @@ mod tests {
             company.note(last + Span(2 * MS), last, last + Span(MS), 0.0);
         }
         assert_eq!(company.ends_after(1.0 / (2 * MS) as f64), Span::ZERO);
+    }
+
+    #[test]
+    fn another_pattern_is_known_after_three_rounds() {
+        let mut company = Company::new(Time::START);
+        let rate = 1.0 / MS as f64;
+        let mut now = Time::START;
+        for _ in 0..5_000 {
+            let last = now;
+            now += Span(MS);
+            company.note(now, last, Time::NEVER, rate);
+        }
+        assert_eq!(company.ends_after(rate), Span::MAX);
+        for _ in 0..5 {
+            assert_eq!(company.repeats(), None, "not yet");
+            let last = now;
+            now += Span(4 * MS);
+            company.note(now, last, last + Span(3 * MS / 2), rate);
+        }
+        assert_eq!(company.ends_after(rate), Span::ZERO, "one client asks in a loop");
+        for _ in 0..50 {
+            let last = now;
+            now += Span(6 * MS);
+            company.note(now, last, last + Span(3 * MS), rate);
+        }
+        assert_eq!(company.ends_after(rate), Span::ZERO, "though nobody is waited for");
+        let last = now;
+        now += Span(MS);
+        company.note(now, last, Time::NEVER, rate);
+        company.note(now + Span(9 * MS), now, now + Span(3 * MS), rate);
+        assert_eq!(company.repeats(), Some(Span(2 * MS)), "but for another who came");
     }
 
     #[test]

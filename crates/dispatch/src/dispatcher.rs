@@ -3,13 +3,14 @@
 
 use fermata_core::{ExecutorId, KindId, ModelId, Request, RequestId, Time};
 
+use crate::blocking::Need;
 use crate::event::{Action, Actions, Dispatch, DropReason, Event, Network};
 use crate::in_flight::InFlight;
 use crate::min_tree::MinTree;
 use crate::model::{Arrival, ModelMachine};
 use crate::price::{Market, Report};
 use crate::rank::{Grant, RankMachine};
-use crate::rules::Rules;
+use crate::rules::{Gather, Rules};
 
 /// The machines of one pool, composed.
 #[derive(Clone, Debug)]
@@ -29,12 +30,16 @@ pub struct Dispatcher {
 impl Dispatcher {
     /// A pool without executors and models.
     pub fn new(rules: Rules, network: Network) -> Self {
+        let rank = match rules.gather {
+            Gather::Priced => RankMachine::unblocking(network),
+            Gather::EarlyDrop | Gather::Prefix => RankMachine::new(network),
+        };
         Self {
             rules,
             network,
             models: Vec::new(),
             timers: MinTree::default(),
-            rank: RankMachine::new(network),
+            rank,
             running: InFlight::default(),
             market: Market::default(),
             promoted: Vec::new(),
@@ -107,15 +112,22 @@ impl Dispatcher {
     }
 
     fn start(&mut self, now: Time, grant: Grant, actions: &mut Actions) {
-        let Grant { model, executor, class, free_at } = grant;
+        let Grant { model, executor, class, free_at, longest } = grant;
         let first = actions.requests.len();
         let machine = self.models[model.index()].as_mut();
         let (list, batch) = (&mut actions.list, &mut actions.requests);
         let start = machine.and_then(|machine| {
-            machine.granted(now, class, free_at, self.market.signal(), batch, |request| {
-                let reason = DropReason::Overload;
-                list.push(Action::Drop { model, request, reason });
-            })
+            machine.granted(
+                now,
+                class,
+                (free_at, longest),
+                self.market.signal(),
+                batch,
+                |request| {
+                    let reason = DropReason::Overload;
+                    list.push(Action::Drop { model, request, reason });
+                },
+            )
         });
         match start {
             Some(start) => {
@@ -168,8 +180,10 @@ impl Dispatcher {
     #[cold]
     fn publish(&mut self, model: ModelId) {
         if let Some(machine) = &mut self.models[model.index()] {
+            self.rank.set_need(model, machine.need());
             let (before, after) = machine.news();
             self.market.report(Some(before), Some(after));
+            self.rank.set_pause(self.market.pause());
         }
     }
     /// What happens seldom: the pool or its models change, or a client does not wait.
@@ -186,6 +200,7 @@ impl Dispatcher {
                 assert!(slot.is_none(), "model {model} was added twice");
                 *slot = Some(ModelMachine::new(now, &spec, self.rules, self.network));
                 self.rank.set_data(model, spec.data);
+                self.rank.set_tables(model, &spec);
                 self.market.report(None, Some(Report::default()));
             }
             Event::Cancel { model, request, deadline } => {
@@ -219,6 +234,7 @@ impl Dispatcher {
                         self.rank.inform_candidate(now, model, class, None);
                     }
                     machine.set_profile(&spec, self.market.signal());
+                    self.rank.set_tables(model, &spec);
                     self.timers.set(model.index(), now); // What became hopeless goes at once.
                 }
             }
@@ -226,6 +242,7 @@ impl Dispatcher {
                 let slot = self.models.get_mut(model.index());
                 if let Some(mut machine) = slot.and_then(Option::take) {
                     self.market.report(Some(machine.reported()), None);
+                    self.rank.set_need(model, Need::default());
                     for request in machine.clear() {
                         actions.drop(model, request, DropReason::NotLoaded);
                     }
@@ -287,6 +304,7 @@ impl Dispatch for Dispatcher {
         if self.timers.earliest() <= now || !self.rank.is_settled(now) {
             self.settle(now, actions);
         }
+        self.market.set_idle(self.rank.idle());
     }
 
     #[inline]

@@ -5,6 +5,7 @@
 //! [`Dispatch::handle`] and [`Dispatch::next_wakeup`].
 
 mod baseline;
+mod blocking;
 mod company;
 mod dispatcher;
 mod event;
@@ -25,6 +26,7 @@ mod spread;
 mod tuning;
 
 pub use baseline::orloj::{HullQueue, Point};
+pub use blocking::Need;
 pub use dispatcher::Dispatcher;
 pub use event::{Action, Actions, BATCHES_MAX, Dispatch, DropReason, Event, ModelSpec, Network};
 pub use hub::Hub;
@@ -36,5 +38,5 @@ pub use pace::Pace;
 pub use policy::Policy;
 pub use price::{Market, Report, Signal};
 pub use rank::{Candidate, Grant, RankMachine};
-pub use rules::{Gather, Rules, Timeout, Window};
+pub use rules::{Gather, Rules, Spare, Timeout, Window};
 pub use shard::{News, Post, Promise, Shard, ToHub};

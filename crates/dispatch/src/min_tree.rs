@@ -98,6 +98,26 @@ impl MinTree {
         self.earliest
     }
 
+    /// Calls `found` with every ordinal whose moment is before `bound`, in ascending order.
+    pub fn each_before(&self, bound: Time, mut found: impl FnMut(usize)) {
+        if self.earliest < bound {
+            self.visit(0, bound, &mut found);
+        }
+    }
+
+    fn visit(&self, at: usize, bound: Time, found: &mut impl FnMut(usize)) {
+        for (place, &moment) in self.nodes[at].0.iter().enumerate() {
+            if moment >= bound {
+                continue;
+            }
+            if at < self.leaves {
+                self.visit(WIDTH * at + 1 + place, bound, found);
+            } else {
+                found((at - self.leaves) * WIDTH + place);
+            }
+        }
+    }
+
     /// Who has the earliest moment, the lowest ordinal where several do; `None` if nobody has one.
     #[inline]
     pub fn first(&self) -> Option<usize> {

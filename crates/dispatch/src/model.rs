@@ -7,6 +7,7 @@ mod mixed;
 
 use fermata_core::{ClassId, Request, RequestId, Span, Table, Time};
 
+use crate::blocking::Need;
 use crate::company::Company;
 use crate::event::{ModelSpec, Network};
 use crate::lane::{Lane, View};
@@ -14,7 +15,7 @@ use crate::pace::Pace;
 use crate::price::{Report, Signal};
 use crate::queue::Queue;
 use crate::rank::Candidate;
-use crate::rules::{Gather, Rules, Window};
+use crate::rules::{Gather, Rules, Spare, Window};
 use crate::spread::Mixed;
 use crate::tuning::Tuning;
 
@@ -260,13 +261,13 @@ impl ModelMachine {
         !self.is_mixed && self.lanes.iter().all(|lane| lane.is_held(now))
     }
 
-    /// An executor of `class` is the model's. Moves the finalised batch to `batch` and what it gives up to
+    /// An executor of `class` is the model's, from `free_at` on for a batch that takes `longest` at most. Moves the finalised batch to `batch` and what it gives up to
     /// `dropped`; `None`, if there is nothing to send.
     pub fn granted(
         &mut self,
         now: Time,
         class: ClassId,
-        free_at: Time,
+        (free_at, longest): (Time, Span),
         signal: &Signal,
         batch: &mut Vec<Request>,
         dropped: impl FnMut(Request),
@@ -275,7 +276,7 @@ impl ModelMachine {
             return self.granted_mixed(now, class, free_at, signal, batch);
         }
         let lane = self.lanes.iter().find(|lane| lane.class == class)?;
-        let (skip, size) = lane.gather(&view!(self, signal), now, free_at);
+        let (skip, size) = lane.gather(&view!(self, signal), now, free_at, longest);
         if size == 0 {
             return None;
         }
@@ -344,6 +345,11 @@ impl ModelMachine {
         (before, self.reported)
     }
 
+    /// What others must know of it that may block it.
+    pub fn need(&self) -> Need {
+        self.tuning.need()
+    }
+
     /// What the market was told last.
     pub fn reported(&self) -> Report {
         self.reported
@@ -381,7 +387,7 @@ impl ModelMachine {
 
     #[inline]
     fn is_priced(&self) -> bool {
-        self.rules.window == Window::Priced
+        matches!(self.rules.window, Window::Priced(_))
     }
 
     #[inline]
@@ -394,7 +400,10 @@ impl ModelMachine {
     fn retune(&mut self, signal: &Signal) {
         let budget = self.slo - self.resp;
         let mut rate = self.pace.rate();
-        let priced = self.is_priced();
+        let (priced, spare) = match self.rules.window {
+            Window::Priced(spare) => (true, spare),
+            _ => (false, Spare::default()),
+        };
         if priced && signal.load > 0.0 {
             // The batch of the full pool: what this model would send if all grew until then.
             rate /= signal.load.clamp(LOAD_MIN, 1.0);
@@ -407,6 +416,11 @@ impl ModelMachine {
                 let slack = budget - lane.reach.shortest();
                 let company = self.company.ends_after(self.pace.rate());
                 self.tuning.retune(&self.pace, company, &lane.profile, batch, slack, signal);
+                if spare == Spare::Latency {
+                    self.tuning.set_worth(&self.pace, company, &lane.profile, batch, signal);
+                }
+                let own = staggered_batch(&lane.reach, budget, self.pace.rate());
+                self.tuning.set_need(&self.pace, &lane.reach, own, budget);
                 self.has_news = true;
             }
         }

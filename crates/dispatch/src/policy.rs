@@ -9,7 +9,7 @@ use crate::baseline::{Central, Clipper, Clockwork, Nexus, Orloj, Shepherd, TfSer
 use crate::baseline::{orloj, tf_serving};
 use crate::dispatcher::Dispatcher;
 use crate::event::{Dispatch, Network};
-use crate::rules::{Gather, Rules, Timeout, Window};
+use crate::rules::{Gather, Rules, Spare, Timeout, Window};
 
 /// A policy that can be simulated or served with.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,6 +41,8 @@ pub enum Policy {
 impl Policy {
     /// The default.
     pub const FERMATA: Self = Self::Rules(Rules::FERMATA);
+    /// The default where spare executors can be given away.
+    pub const RELEASE: Self = Self::Rules(Rules::RELEASE);
 
     /// The names of all policies that need no parameter, the default first.
     pub fn names() -> &'static [&'static str] {
@@ -55,6 +57,16 @@ impl Policy {
             "tfserving",
             "orloj",
         ]
+    }
+
+    /// The same with this use of spare executors; policies that know no price have none.
+    pub fn with_spare(self, spare: Spare) -> Self {
+        match self {
+            Self::Rules(Rules { window: Window::Priced(_), gather }) => {
+                Self::Rules(Rules { window: Window::Priced(spare), gather })
+            }
+            other => other,
+        }
     }
 
     /// A dispatcher without models and executors.
@@ -80,6 +92,8 @@ impl FromStr for Policy {
         match text {
             "clipper" => return Ok(Self::Clipper),
             "clockwork" => return Ok(Self::Clockwork),
+            "fermata:latency" => return Ok(Self::FERMATA),
+            "fermata:release" => return Ok(Self::RELEASE),
             "nexus" => return Ok(Self::Nexus),
             "shepherd" => return Ok(Self::Shepherd),
             _ => {}
@@ -164,7 +178,8 @@ impl fmt::Display for Policy {
             Self::Rules(rules) => rules,
         };
         match window {
-            Window::Priced => write!(f, "fermata")?,
+            Window::Priced(Spare::Latency) => write!(f, "fermata")?,
+            Window::Priced(Spare::Release) => write!(f, "fermata:release")?,
             Window::Deferred => write!(f, "deferred")?,
             Window::Eager => write!(f, "eager")?,
             Window::Timeout(Timeout::Fixed(span)) => write!(f, "timeout:{}ms", span.as_ms())?,
@@ -189,6 +204,8 @@ mod tests {
             "nexus",
             "orloj",
             "orloj:0.01",
+            "fermata",
+            "fermata:release",
             "shepherd",
             "tfserving:2.5ms,16",
         ] {

@@ -40,6 +40,8 @@ pub struct Signal {
     pub bad: f64,
     /// How many executors there are.
     pub executors: u32,
+    /// How many of them are idle.
+    pub idle_executors: u32,
     /// The class with the most executors: loads are told as if all were of it.
     pub main_class: ClassId,
 }
@@ -64,6 +66,8 @@ pub struct Market {
     executors: usize,
     total: Report,
     latency_ns: f64,
+    /// The mean of their squares.
+    square_ns2: f64,
     /// The longest of them, which is forgotten as slowly.
     longest_ns: f64,
     signal: Signal,
@@ -81,6 +85,18 @@ impl Market {
         self.executors = executors;
         self.signal.main_class = main_class;
         self.update();
+    }
+
+    /// So many executors are idle.
+    #[inline]
+    pub fn set_idle(&mut self, executors: usize) {
+        self.signal.idle_executors = executors as u32;
+    }
+
+    /// How far it is from one end of a batch to the next, on average over the time that batches run: long ones count for more.
+    pub fn pause(&self) -> Span {
+        let busy = self.square_ns2 / self.latency_ns.max(1.0);
+        Span((busy / self.executors.max(1) as f64) as u64)
     }
 
     /// Wakeups come late by as much as this.
@@ -111,6 +127,7 @@ impl Market {
     pub fn note_batch(&mut self, latency: Span) {
         let latency = latency.0 as f64;
         self.latency_ns += (latency - self.latency_ns) * LATENCY_WEIGHT;
+        self.square_ns2 += (latency * latency - self.square_ns2) * LATENCY_WEIGHT;
         self.longest_ns += (latency - self.longest_ns)
             * if latency < self.longest_ns { LATENCY_WEIGHT } else { 1.0 };
     }
@@ -134,6 +151,7 @@ impl Market {
             } as u64),
             bad: self.total.bad / self.models.max(1) as f64,
             executors: self.executors as u32,
+            idle_executors: self.signal.idle_executors,
             main_class: self.signal.main_class,
         };
     }

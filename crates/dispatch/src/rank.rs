@@ -4,8 +4,11 @@
 //! batches, not of requests. All moments are those of the decision: an executor that is free at `f` counts
 //! as available `lead(b)` before, since a batch of `b` decided then starts when it is free.
 
-use fermata_core::{ClassId, ExecutorId, ModelId, Span, Time};
+mod choose;
 
+use fermata_core::{ClassId, ExecutorId, ModelId, Span, Table, Time};
+
+use crate::blocking::{Ask, Choice, Need, Scene};
 use crate::event::{BATCHES_MAX, Network};
 use crate::id_set::IdSet;
 use crate::min_tree::MinTree;
@@ -19,6 +22,8 @@ pub struct Candidate {
     pub ready: Time,
     /// It may be granted until then.
     pub latest: Time,
+    /// When the least urgent of them must be done.
+    pub due_last: Time,
     /// Of several ready candidates the one with the least goes first.
     pub urgency: Time,
 }
@@ -42,6 +47,8 @@ pub struct Grant {
     pub class: ClassId,
     /// When it is free: in the past if it is idle.
     pub free_at: Time,
+    /// The batch may take this long: a longer one would block others.
+    pub longest: Span,
 }
 
 /// The executors of a pool and the candidates that wait for them.
@@ -56,6 +63,18 @@ pub struct RankMachine {
     models: usize,
     /// By model: to bring the input of one of its requests to an executor, beyond the network's; zero for those that are missing.
     data: Vec<Span>,
+    /// Whether batches may not block others.
+    unblocks: bool,
+    /// By model; where batches may not block others.
+    needs: Vec<Need>,
+    /// How many models are not quiet.
+    asked: usize,
+    /// By model: how long a request can bear to wait that finds nothing waiting, as a moment; never for a model that is quiet.
+    bears: MinTree,
+    /// Where every model can bear to wait as long as this, batches block nobody.
+    borne: Span,
+    /// For the next choice.
+    scene: Scene,
 }
 
 /// One class: its executors, and each model's candidate for it.
@@ -71,14 +90,14 @@ struct ClassRank {
     held: MinTree,
     /// Candidates that are ready, by urgency.
     waiting: MinTree,
+    /// What must be known of a candidate besides its moment in `held` or `waiting`.
     asks: Vec<Ask>,
-}
-
-/// What must be known of a candidate besides its moment in `held` or `waiting`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ask {
-    urgency: Time,
-    size: u32,
+    /// By model: how long batches take.
+    tables: Vec<Option<Table>>,
+    /// When busy executors are free; where batches may not block others.
+    ends: MinTree,
+    /// An executor is kept free until then, though a candidate waits.
+    kept_until: Time,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,6 +118,17 @@ impl RankMachine {
     /// A pool without executors and candidates.
     pub fn new(network: Network) -> Self {
         Self { network, ..Self::default() }
+    }
+
+    /// The same where no batch may block others. It has to be told how long batches take, and what models need.
+    pub fn unblocking(network: Network) -> Self {
+        Self { unblocks: true, ..Self::new(network) }
+    }
+
+    /// How many executors are idle.
+    #[inline]
+    pub fn idle(&self) -> usize {
+        self.classes.iter().map(|class| class.idle.len()).sum()
     }
 
     /// How many executors take batches.
@@ -126,6 +156,7 @@ impl RankMachine {
         let ranks = self.class_mut(class);
         ranks.active += 1;
         ranks.free.grow(executors);
+        ranks.ends.grow(executors);
         ranks.idle.insert(at);
     }
 
@@ -140,6 +171,7 @@ impl RankMachine {
         class.active -= 1;
         class.idle.remove(executor.index());
         class.free.clear(executor.index());
+        class.ends.clear(executor.index());
     }
 
     /// The executor is gone, with what it was running.
@@ -163,6 +195,9 @@ impl RankMachine {
             state.free_at = now;
             let class = &mut self.classes[state.class.index()];
             class.free.clear(executor.index());
+            if self.unblocks {
+                class.ends.clear(executor.index());
+            }
             class.idle.insert(executor.index());
         } else {
             // Where the first batch took longer than planned, the others start only now.
@@ -178,6 +213,8 @@ impl RankMachine {
     /// Makes room for models below `models`.
     pub fn grow(&mut self, models: usize) {
         self.models = self.models.max(models);
+        self.needs.resize(self.models, Need::default());
+        self.bears.grow(self.models);
         for class in &mut self.classes {
             class.grow(self.models);
         }
@@ -218,7 +255,7 @@ impl RankMachine {
         let ranks = &mut self.classes[class.index()];
         let (mut held, mut waiting) = (Time::NEVER, Time::NEVER);
         if let Some(candidate) = candidate {
-            ranks.asks[at] = Ask { urgency: candidate.urgency, size: candidate.size };
+            ranks.asks[at] = Ask::of(candidate);
             if candidate.ready > now {
                 held = candidate.ready;
             } else {
@@ -246,7 +283,7 @@ impl RankMachine {
     #[inline]
     pub fn inform_held(&mut self, model: ModelId, class: ClassId, candidate: &Candidate) {
         let ranks = &mut self.classes[class.index()];
-        ranks.asks[model.index()] = Ask { urgency: candidate.urgency, size: candidate.size };
+        ranks.asks[model.index()] = Ask::of(candidate);
         ranks.held.set(model.index(), candidate.ready);
     }
 
@@ -254,6 +291,9 @@ impl RankMachine {
     /// The same as `next_ready` and `poll`.
     #[inline]
     pub fn grant_alone(&mut self, now: Time) -> Option<Grant> {
+        if self.may_block() {
+            return None;
+        }
         let [ranks] = &mut self.classes[..] else { return None };
         if ranks.held.earliest() > now || ranks.waiting.earliest() != Time::NEVER {
             return None;
@@ -290,7 +330,13 @@ impl RankMachine {
         state.latencies[usize::from(state.batches)] = latency;
         state.batches += 1;
         state.free_at = start + latency;
-        if state.leaving {
+        let (leaving, free_at) = (state.leaving, state.free_at);
+        if self.unblocks && !leaving {
+            let class = state.class.index();
+            self.classes[class].ends.set(executor.index(), free_at);
+        }
+        let state = self.executors[executor.index()];
+        if leaving {
             return; // It left while the grant was under way, and finishes what it was given.
         }
         // Without network delays nothing is granted ahead: `Done` comes when the executor is free.
@@ -340,7 +386,10 @@ impl RankMachine {
         let mut earliest = Time::NEVER;
         for class in &self.classes {
             earliest = earliest.min(class.held.earliest());
-            if class.free.earliest() != Time::NEVER {
+
+            if class.kept_until > Time::START && class.can_match() {
+                earliest = earliest.min(class.kept_until);
+            } else if class.free.earliest() != Time::NEVER {
                 earliest = earliest.min(self.available(class));
             }
         }
@@ -348,7 +397,8 @@ impl RankMachine {
     }
 
     fn poll_class(&mut self, now: Time, class: ClassId) -> Option<Grant> {
-        let ranks = &self.classes[class.index()];
+        let ranks = &mut self.classes[class.index()];
+        ranks.kept_until = Time::START;
         let model = ranks.waiting.first()?;
         let executor = match ranks.idle.first() {
             Some(executor) => executor,
@@ -360,18 +410,28 @@ impl RankMachine {
                 self.classes[class.index()].free.first()?
             }
         };
+        let (mut model, mut longest) = (model, Span::MAX);
+        if self.may_block() {
+            match self.choose(now, class, executor, model) {
+                Choice::Run { model: chosen, longest: bound } => (model, longest) = (chosen, bound),
+                Choice::Keep(until) => {
+                    self.classes[class.index()].kept_until = until;
+                    return None;
+                }
+            }
+        }
         let ranks = &mut self.classes[class.index()];
         ranks.waiting.clear(model);
         ranks.idle.remove(executor);
         ranks.free.clear(executor);
-        Some(self.grant(class, model, executor))
+        Some(Grant { longest, ..self.grant(class, model, executor) })
     }
 
     #[inline]
     fn grant(&self, class: ClassId, model: usize, executor: usize) -> Grant {
         let free_at = self.executors[executor].free_at;
         let (model, executor) = (ModelId(model as u32), ExecutorId(executor as u32));
-        Grant { model, executor, class, free_at }
+        Grant { model, executor, class, free_at, longest: Span::MAX }
     }
 
     /// When the first busy executor can be granted to the most urgent waiting candidate.
@@ -394,6 +454,7 @@ impl ClassRank {
         self.held.grow(models);
         self.waiting.grow(models);
         self.asks.resize(models, Ask::default());
+        self.tables.resize(models, None);
     }
 
     /// Nearly always not: nobody waits, or there is nothing to be had.

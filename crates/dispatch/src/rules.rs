@@ -1,5 +1,7 @@
 //! The rules a model machine follows: when a batch may start, and which requests it takes.
 
+use std::str::FromStr;
+
 use fermata_core::Span;
 
 /// A policy of the deferred machine: one window rule and one gathering rule.
@@ -19,9 +21,19 @@ pub enum Window {
     /// At once.
     Eager,
     /// Held while holding pays: see `docs/policy.md`.
-    Priced,
+    Priced(Spare),
     /// This long after the batch's most urgent request came (Symphony 3.4).
     Timeout(Timeout),
+}
+
+/// What an executor is worth that nobody needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spare {
+    /// It is there anyway: requests are answered as soon as can be without losing goodput.
+    #[default]
+    Latency,
+    /// It can be given away: batches are filled, so that as few executors as possible are busy.
+    Release,
 }
 
 /// How long a timeout is.
@@ -52,7 +64,35 @@ impl Rules {
     /// Starts as soon as an executor is idle, with early drop.
     pub const EAGER: Self = Self { window: Window::Eager, gather: Gather::EarlyDrop };
     /// The default.
-    pub const FERMATA: Self = Self { window: Window::Priced, gather: Gather::Priced };
+    pub const FERMATA: Self = Self::priced(Spare::Latency);
+    /// The default where spare executors can be given away.
+    pub const RELEASE: Self = Self::priced(Spare::Release);
+
+    const fn priced(spare: Spare) -> Self {
+        Self { window: Window::Priced(spare), gather: Gather::Priced }
+    }
+}
+
+impl Spare {
+    /// Its name, as it is given to commands and in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Release => "release",
+        }
+    }
+}
+
+impl FromStr for Spare {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "latency" => Ok(Self::Latency),
+            "release" => Ok(Self::Release),
+            _ => Err(format!("'{text}' is not a use of spare executors: say latency or release")),
+        }
+    }
 }
 
 impl Timeout {

@@ -268,7 +268,8 @@ impl Shard {
         actions: &mut Actions,
         to: &mut impl ToHub,
     ) {
-        let Promise { grant: Grant { model, executor, class, free_at }, stay, .. } = promise;
+        let Promise { grant: Grant { model, executor, class, free_at, longest }, stay, .. } =
+            promise;
         let at = self.place(model);
         let first = actions.requests.len();
         let signal = &self.signal;
@@ -279,7 +280,8 @@ impl Shard {
         };
         // A model that is gone was here once: grants are for what was posted.
         let start = self.models[at].as_mut().and_then(|machine| {
-            let start = machine.granted(now, class, free_at, signal, batch, &mut dropped);
+            let start =
+                machine.granted(now, class, (free_at, longest), signal, batch, &mut dropped);
             if start.is_none() {
                 // It came so late that the candidate passed its latest moment, or so early that it is not there yet.
                 machine.wake(now, signal, &mut dropped);

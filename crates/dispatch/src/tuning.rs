@@ -1,10 +1,12 @@
 //! What a model derives for itself from its pace, its profile and the market: how long to hold, when to give
 //! up urgent requests, how urgent to be. `docs/policy.md` derives the rules.
 
-use fermata_core::{Profile, Span, Time};
+use fermata_core::{Profile, Span, Table, Time};
 
+use crate::blocking::Need;
 use crate::pace::Pace;
 use crate::price::{Report, Signal};
+use crate::rules::Spare;
 
 /// The cost per request may exceed the gathered batch's by at least this share, and at most by
 /// `TOLERANCE_MAX`, before urgent requests are given up for a larger batch. Between them decides how much
@@ -28,12 +30,29 @@ const ADVANCE_STEP: f64 = 0.004;
 /// Models no longer move ahead of each other when this share of all requests is lost.
 const FAIR_UNTIL: f64 = 0.05;
 
+/// Where spare executors buy latency, a batch is held while the executor time that the next request saves is worth more
+/// than this many times the time that those in the batch wait for it.
+const WORTH: f64 = 0.3;
+/// It is not held for more than this many mean gaps: with every gap in which nobody comes, the rate is more doubtful.
+const GAPS_MAX: f64 = 2.0;
+/// The worth of executor time rises with this power of the load, without bound where the pool is full.
+const FULL_POWER: f64 = 2.5;
+/// And with the share of requests that are lost: it is without bound where this share is.
+const LOST_MAX: f64 = 0.002;
+/// Its bound, for the arithmetic: fifty times what it is worth in an idle pool.
+const ROOM_MIN: f64 = 0.02;
+
 /// What a model has derived for itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tuning {
     report: Report,
     /// How long after an arrival to hold for the next one.
     patience: Span,
+    /// How long where spare executors buy latency, and the largest product of idle executors and squared batch size for
+    /// which it is held at all.
+    patience_spare: Span,
+    holds_below: f64,
+    need: Need,
     /// The share of its SLO that the model is ahead of others.
     ahead: f64,
     /// The same as a time: it comes off the end of holding, and off the urgency.
@@ -79,12 +98,64 @@ impl Tuning {
         };
     }
 
-    /// From when on the candidate may start: at frontrun, a turn before its latest moment, or when
-    /// nobody is expected to join any more.
+    /// Derives how long batches are held where spare executors buy latency, at the `batch` of a staggered execution.
+    pub(crate) fn set_worth(
+        &mut self,
+        pace: &Pace,
+        company: Span,
+        profile: &Profile,
+        batch: f64,
+        signal: &Signal,
+    ) {
+        self.holds_below = 0.0;
+        if signal.hold && !signal.idle && pace.rate() > 0.0 {
+            let (cost, marginal) = costs(profile, batch);
+            let room = (1.0 - signal.load.powf(FULL_POWER)) * (1.0 - signal.bad / LOST_MAX);
+            let room = room.max(ROOM_MIN);
+            // The requests of a batch share what it costs however small it is.
+            let worth = WORTH * pace.rate() * (cost - marginal).max(0.0) * batch / room;
+            self.holds_below = worth * worth;
+            self.patience_spare = company.min(Span((GAPS_MAX / room / pace.rate()) as u64));
+        }
+    }
+
+    /// Derives what others must know that may block the model, whose batches are of `batch` at its present rate, and have
+    /// `budget` from the arrival of their first request to their end.
+    pub(crate) fn set_need(&mut self, pace: &Pace, reach: &Table, batch: f64, budget: Span) {
+        let below = (batch as usize).clamp(1, reach.max_batch());
+        let above = (below + 1).min(reach.max_batch());
+        let (short, long) = (reach.latency(below), reach.latency(above));
+        let takes = short + Span(((long - short).0 as f64 * (batch - below as f64)) as u64);
+        self.need = Need { bears: budget - takes, takes, batch, rate: pace.rate() };
+    }
+
+    /// What others must know that may block the model.
+    pub(crate) fn need(&self) -> Need {
+        self.need
+    }
+
+    /// From when on a candidate of `size` may start, whose window is from `frontrun` to `latest`: at frontrun, a turn before
+    /// its latest moment, or when nobody is expected to join any more; where spare executors buy latency, also when the
+    /// next request would save less than those in the batch wait for.
     #[inline]
-    pub(crate) fn ready(&self, frontrun: Time, latest: Time, pace: &Pace, signal: &Signal) -> Time {
-        let end = frontrun.min(latest - signal.turn - self.advance);
-        (end - signal.slack).min(pace.last() + self.patience)
+    pub(crate) fn ready(
+        &self,
+        spare: Spare,
+        size: usize,
+        (frontrun, latest): (Time, Time),
+        pace: &Pace,
+        signal: &Signal,
+    ) -> Time {
+        let end = frontrun.min(latest - signal.turn - self.advance) - signal.slack;
+        let patience = match spare {
+            Spare::Release => self.patience,
+            Spare::Latency => {
+                let idle = f64::from(signal.idle_executors.max(1));
+                let is_held = (size * size) as f64 * idle < self.holds_below;
+                if is_held { self.patience_spare } else { Span::ZERO }
+            }
+        };
+        end.min(pace.last() + patience)
     }
 
     /// How urgent a candidate is that can start until `latest`.

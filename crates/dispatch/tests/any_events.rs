@@ -11,13 +11,14 @@ use fermata_core::{
 use fermata_dispatch::{Action, Actions, BATCHES_MAX, Dispatch, Event, ModelSpec, Network, Policy};
 use proptest::prelude::*;
 
-const POLICIES: [&str; 11] = [
+const POLICIES: [&str; 12] = [
     "clipper",
     "clockwork",
     "deferred",
     "deferred-prefix",
     "eager",
     "fermata",
+    "fermata:release",
     "nexus",
     "orloj",
     "shepherd",

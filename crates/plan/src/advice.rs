@@ -3,6 +3,13 @@
 //! With a flat top, the share `r` of lost requests says how many are missing: `N r / (1 - r)`. With load-proportional use,
 //! the share `f` of idle time says how many are spare: `N f`. [`needed`] is that rule, and remembers nothing; [`Advisor`]
 //! is what a pool can follow interval by interval without swinging.
+//!
+//! Use is in proportion to the load only where batches are filled. Where spare executors are used
+//! to answer requests sooner, batches are small while executors are spare, and executors are busy
+//! for longer than the load needs: by idleness alone, no executor would ever be spare. Batches are
+//! filled by themselves when executors are taken away, so what the load needs is what its requests
+//! keep busy in filled batches, which the planner knows from the rates
+//! ([`staggered_load`](crate::staggered_load)). The time that was busy is then an upper limit.
 
 /// What a pool did in an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,6 +20,16 @@ pub struct Observed {
     pub bad: f64,
     /// The share of its executors' time that was busy.
     pub busy: f64,
+    /// How many executors its requests would keep busy in filled batches; infinite where batches
+    /// are filled anyway, so that `busy` tells.
+    pub filled: f64,
+}
+
+impl Observed {
+    /// How many executors' worth of time the requests need.
+    fn load(&self) -> f64 {
+        (self.busy * self.executors as f64).min(self.filled)
+    }
 }
 
 /// Below this share of lost requests nothing is missing: the objective allows one in a hundred.
@@ -21,17 +38,20 @@ pub const BAD_MAX: f64 = 0.01;
 /// too short, a machine that is too slow to send answers.
 const BUSY_MIN: f64 = 0.75;
 
-/// How many executors the load needs: more than there are, if too many requests were lost; else as many as were busy.
+/// How many executors the load needs: more than there are, if too many requests were lost; else as
+/// many as were busy, or as filled batches keep busy.
 pub fn needed(seen: Observed) -> f64 {
     let executors = seen.executors as f64;
     if !is_short(seen) {
-        return if seen.bad > BAD_MAX { executors } else { executors * seen.busy };
+        return if seen.bad > BAD_MAX { executors } else { seen.load() };
     }
     // Should nothing be in time, all that can be said is that there are too few.
     executors + executors * seen.bad / (1.0 - seen.bad).max(0.01)
 }
 
-/// Whether requests were lost because there are too few executors.
+/// Whether requests were lost because there are too few executors. What was busy counts here,
+/// filled or not: a shortage that an estimate hides would stay, and a loss of another kind asks for
+/// few executors.
 fn is_short(seen: Observed) -> bool {
     seen.bad > BAD_MAX && seen.busy >= BUSY_MIN
 }
@@ -83,11 +103,11 @@ impl Advisor {
             self.released = None;
             self.patience = (self.patience / 2).max(PATIENCE);
         }
-        if seen.bad > BAD_MAX || seen.busy > BUSY_ENOUGH {
+        let busy = seen.load();
+        if seen.bad > BAD_MAX || busy > BUSY_ENOUGH * seen.executors as f64 {
             self.idle = 0;
             return seen.executors.max(1);
         }
-        let busy = seen.busy * seen.executors as f64;
         self.busiest = if self.idle == 0 { busy } else { self.busiest.max(busy) };
         self.idle += 1;
         if self.idle < self.patience {
@@ -109,7 +129,7 @@ mod tests {
     use super::*;
 
     fn seen(executors: usize, bad: f64, busy: f64) -> Observed {
-        Observed { executors, bad, busy }
+        Observed { executors, bad, busy, filled: f64::INFINITY }
     }
 
     #[test]
@@ -133,6 +153,22 @@ mod tests {
         assert_eq!(sizes[..6], [100, 100, 75, 75, 62, 62], "{sizes:?}");
         // 45 are busy: 90 % of 50, and nothing happens between that and 86 %.
         assert!((50..=53).contains(&executors), "{sizes:?}");
+    }
+
+    #[test]
+    fn executors_that_are_busy_with_small_batches_are_spare() {
+        // Filled batches keep 45 busy; small ones keep all busy, however many there are.
+        let small = |executors| Observed { filled: 45.0, ..seen(executors, 0.0, 1.0) };
+        assert_eq!(needed(small(100)), 45.0);
+        let (mut advisor, mut executors) = (Advisor::default(), 100);
+        for _ in 0..30 {
+            executors = advisor.advise(small(executors));
+        }
+        assert!((50..=53).contains(&executors), "{executors}");
+        // An estimate above what was busy does not count, and a shortage is one, whatever the
+        // estimate.
+        assert_eq!(needed(Observed { filled: 45.0, ..seen(50, 0.0, 0.8) }), 40.0);
+        assert!(needed(Observed { filled: 5.0, ..seen(10, 0.2, 1.0) }) > 10.0);
     }
 
     #[test]

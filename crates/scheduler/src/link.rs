@@ -133,7 +133,9 @@ impl ShardEnd {
 impl ToHub for ShardEnd {
     #[inline]
     fn post(&mut self, model: ModelId, class: ClassId, post: Post) {
-        let Post { candidate: Candidate { size, ready, latest, urgency }, answered } = post;
+        // Only where dispatch is in one piece are batches kept from blocking others, by when their last request is due.
+        let Post { candidate: Candidate { size, ready, latest, due_last: _, urgency }, answered } =
+            post;
         let place = (model.0 / self.shards) as usize * self.classes + class.index();
         let first = u64::from(size) | u64::from(answered) << 32;
         self.posts.put(place, [first, ready.0, latest.0, urgency.0]);
@@ -166,6 +168,7 @@ impl HubEnd {
                 size: first as u32,
                 ready: Time(ready),
                 latest: Time(latest),
+                due_last: Time(latest),
                 urgency: Time(urgency),
             };
             let post = Post { candidate, answered: (first >> 32) as u32 };
@@ -213,7 +216,8 @@ impl HubEnd {
 }
 
 fn signal_to(signal: &Signal) -> [u64; SIGNAL] {
-    let Signal { load, price, hold, idle, slack, turn, bad, executors, main_class } = *signal;
+    // How many executors are idle changes with every batch: a hub does not tell.
+    let Signal { load, price, hold, idle, slack, turn, bad, executors, main_class, .. } = *signal;
     let flags = u64::from(hold)
         | u64::from(idle) << 1
         | u64::from(main_class.0) << 2
@@ -231,6 +235,7 @@ fn signal_from([load, price, slack, turn, bad, flags]: [u64; SIGNAL]) -> Signal 
         turn: Span(turn),
         bad: f64::from_bits(bad),
         executors: (flags >> 32) as u32,
+        idle_executors: 0,
         main_class: ClassId((flags >> 2) as u16),
     }
 }
@@ -250,6 +255,7 @@ mod tests {
             turn: Span(5),
             bad: 0.01,
             executors: 5,
+            idle_executors: 0,
             main_class: ClassId(4),
         };
         assert_eq!(signal_from(signal_to(&signal)), signal);

@@ -21,4 +21,5 @@ pub mod repository;
 pub mod served;
 pub mod server;
 pub mod service;
+pub mod spare;
 mod statistics;

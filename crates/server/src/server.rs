@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use fermata_core::Span;
-use fermata_dispatch::{Network, Policy};
+use fermata_core::{Span, Time};
+use fermata_dispatch::{Network, Policy, Spare};
 use fermata_engine::{Engine, EngineError};
 use tokio::net::TcpListener;
 
@@ -17,13 +17,14 @@ use crate::fleet::{Fleet, Limits as FleetLimits};
 use crate::frontend::{self, Frontend, Limits};
 use crate::gpu::{GpuError, GpuSetup, Gpus, Sharing};
 use crate::loader::Loader;
-use crate::metrics::{Advice, Change, Outcome};
+use crate::metrics::{Advice, Change, Outcome, classes, filled_load};
 use crate::planning::{self, Board, Planning};
-use crate::pool::{self, Clock, Pool, PoolConfig};
+use crate::pool::{self, Clock, Pool, PoolConfig, span};
 use crate::profiler::online::Online;
 use crate::recording::Recording;
-use crate::repository::Repository;
+use crate::repository::{Repository, RepositoryError};
 use crate::service::Service;
+use crate::spare::policy_of;
 
 /// Everything that can be said of a server.
 pub struct Config {
@@ -41,6 +42,9 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// How batches are formed.
     pub policy: Policy,
+    /// What spare executors are for, in all pools. Where it is not said, the repositories say it;
+    /// else pools of fixed size use them, and pools that are planned release them.
+    pub spare: Option<Spare>,
     /// The engine for model files, or why there is none.
     pub engine: Result<Box<dyn Engine>, EngineError>,
     /// Executors for model files.
@@ -84,6 +88,9 @@ pub enum ServeError {
     /// A repository that is not there.
     #[error("{}: is not a folder of models", .0.display())]
     Repository(PathBuf),
+    /// A repository that says something wrong of all its models.
+    #[error(transparent)]
+    Settings(#[from] RepositoryError),
     /// The recording.
     #[error("{}: cannot be recorded to: {source}", path.display())]
     Record {
@@ -113,10 +120,26 @@ pub enum ServeError {
 #[derive(Debug)]
 pub struct Server {
     service: Arc<Service>,
-    /// By model: how many requests have left so far, in time and not.
-    left: Mutex<BTreeMap<(String, String), (u64, u64)>>,
+    left: Mutex<Left>,
     planning: Option<Arc<Board>>,
     started: SystemTime,
+}
+
+/// What had become of all requests when it was looked at last.
+#[derive(Debug, Default)]
+struct Left {
+    at: Option<Time>,
+    /// By model.
+    counts: BTreeMap<(String, String), Counts>,
+}
+
+/// The requests of a model so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    came: u64,
+    /// Left in time, and dropped or late.
+    good: u64,
+    bad: u64,
 }
 
 impl Server {
@@ -146,25 +169,45 @@ impl Server {
     fn sample(&self) {
         let models = self.service.models();
         let mut left = self.left.lock().expect("nothing panics with it");
-        let before = std::mem::take(&mut *left);
+        let before = std::mem::take(&mut left.counts);
         let pools = self.service.pools();
-        let mut changes = vec![Change::default(); pools.len()];
+        let Some(now) = pools.first().map(|pool| pool.clock().now()) else { return };
+        let since = left.at.map_or(0.0, |then| (now - then).as_secs());
+        left.at = Some(now);
+        let classes: Vec<_> = pools
+            .iter()
+            .map(|pool| classes(pool.executors_list().into_iter().map(|(.., class)| class)))
+            .collect();
+        let filled = |pool: &Arc<Pool>| (pool.spare() == Some(Spare::Latency)).then_some(0.0);
+        let mut changes: Vec<Change> =
+            pools.iter().map(|pool| Change { filled: filled(pool), ..Change::default() }).collect();
         for served in models {
             let metrics = served.metrics();
-            let good = metrics.outcome(Outcome::InTime);
-            let bad = Outcome::BAD.map(|outcome| metrics.outcome(outcome)).iter().sum::<u64>();
+            let counts = Counts {
+                came: metrics.arrivals(),
+                good: metrics.outcome(Outcome::InTime),
+                bad: Outcome::BAD.map(|outcome| metrics.outcome(outcome)).iter().sum(),
+            };
             let key = (served.name.clone(), served.version.clone());
-            let (good_before, bad_before) = before.get(&key).copied().unwrap_or_default();
+            let before = before.get(&key).copied().unwrap_or_default();
             if let Some(at) = pools.iter().position(|pool| Arc::ptr_eq(pool, served.pool())) {
-                changes[at].good += good.saturating_sub(good_before);
-                changes[at].bad += bad.saturating_sub(bad_before);
+                let change = &mut changes[at];
+                change.good += counts.good.saturating_sub(before.good);
+                change.bad += counts.bad.saturating_sub(before.bad);
+                if let Some(filled) = change.filled.as_mut().filter(|_| since > 0.0) {
+                    let came = counts.came.saturating_sub(before.came) as f64;
+                    // The way back to the client comes off every deadline.
+                    let slo = span(served.slo) - pools[at].margin();
+                    let (spec, rate) = (served.place.spec(), came * metrics.rows_each() / since);
+                    *filled += filled_load(&spec, slo, rate, &classes[at]);
+                }
             }
-            left.insert(key, (good, bad));
+            left.counts.insert(key, counts);
         }
         for (pool, change) in pools.iter().zip(changes) {
             let busy = pool.gauges().busy().fold(Span::ZERO, |sum, busy| sum + busy);
             let change = Change { executors: pool.executors(), busy, ..change };
-            pool.advisor().sample(pool.clock().now(), change);
+            pool.advisor().sample(now, change);
         }
     }
 
@@ -174,11 +217,14 @@ impl Server {
 }
 
 /// Serves until `shutdown`, then finishes what has come.
-pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+pub async fn run(mut config: Config, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
     for folder in &config.repositories {
         if !folder.is_dir() {
             return Err(ServeError::Repository(folder.clone()));
         }
+    }
+    if config.spare.is_none() {
+        config.spare = Repository::new(config.repositories.clone(), config.slo).spare()?;
     }
     if config.scheduler_threads > 0 {
         let (recorded, planned) = (config.record.is_some(), config.planning.is_some());
@@ -219,9 +265,10 @@ pub(crate) async fn serve(
         ),
     };
     let clock = Clock::start();
-    let (policy, margin, scheduler_threads) =
-        (config.policy, config.margin, config.scheduler_threads);
-    let start = move |name: &str, executors, executors_max, recorder| {
+    let (margin, scheduler_threads) = (config.margin, config.scheduler_threads);
+    let fixed = policy_of(config.policy, config.spare, false);
+    let planned = policy_of(config.policy, config.spare, true);
+    let start = move |name: &str, policy, executors, executors_max, recorder| {
         let name = name.to_owned();
         let config = PoolConfig {
             name,
@@ -237,10 +284,10 @@ pub(crate) async fn serve(
         Pool::start(config, clock)
     };
     let mut recorder = |name: &str, network| {
-        recording.as_mut().map(|recording| recording.pool(name, policy, network))
+        recording.as_mut().map(|recording| recording.pool(name, fixed, network))
     };
     let pool = |name: &str, executors, recorder| {
-        start(name, executors, executors, recorder).map_err(ServeError::Thread)
+        start(name, fixed, executors, executors, recorder).map_err(ServeError::Thread)
     };
     let near = Network::default();
     let cpu = pool("cpu", config.cpu_executors, recorder("cpu", near))?;
@@ -253,7 +300,7 @@ pub(crate) async fn serve(
                     name: "gpu".to_owned(),
                     executors: 0,
                     executors_max,
-                    policy,
+                    policy: fixed,
                     margin,
                     network,
                     on_lost: Some(on_lost),
@@ -271,7 +318,8 @@ pub(crate) async fn serve(
         None => Fleet::fixed(pool("emulated", gpus_max, recorder("emulated", near))?),
         Some(settings) => {
             let limits = FleetLimits { gpus: gpus_max, memory: settings.gpu_memory };
-            let start = move |name: &str, executors| start(name, executors, gpus_max, None);
+            let start =
+                move |name: &str, executors| start(name, planned, executors, gpus_max, None);
             Fleet::planned(limits, Box::new(start)).map_err(ServeError::Thread)?
         }
     };
@@ -280,6 +328,11 @@ pub(crate) async fn serve(
     let (engine, threads) = (config.engine, config.cpu_threads);
     let loader = Loader { engine, cpu, emulated, gpus, threads, online: Some(online) };
     let service = Arc::new(Service::new(Repository::new(config.repositories, config.slo), loader));
+    for pool in service.pools() {
+        if let Some(spare) = pool.spare() {
+            tracing::info!(pool = pool.name(), spare = spare.name(), "use of spare executors");
+        }
+    }
     let planning = config
         .planning
         .zip(limits)

@@ -5,10 +5,13 @@
 //! There is no clock here. Runs are independent values, so a search spreads them over the cores.
 
 mod check;
+mod closed;
 mod control;
 mod delayed;
 mod feed;
 mod histogram;
+mod latencies;
+pub mod mixes;
 pub mod orloj;
 mod scenario;
 mod search;
@@ -17,10 +20,12 @@ pub mod symphony;
 mod world;
 
 pub use check::{Checker, Log, Promises};
+pub use closed::{Answers, LoadPhase, Source, run_phases};
 pub use control::{Control, Seen};
 pub use delayed::Delayed;
 pub use feed::Drawn;
 pub use histogram::Histogram;
+pub use latencies::Latencies;
 pub use scenario::{Arrivals, End, Fault, FaultKind, Load, Scenario, Sizes};
 pub use search::{
     BAD_MAX, NEAR, Search, fewest_near, goodput, highest_near, min_executors, passes, run,

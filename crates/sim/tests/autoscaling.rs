@@ -45,6 +45,7 @@ impl Control for Follower {
             bad: bad as f64 / all.max(1) as f64,
             busy: (seen.busy - self.last.busy).as_secs()
                 / (INTERVAL.as_secs() * seen.executors as f64),
+            filled: f64::INFINITY,
         };
         self.seen.push(observed);
         self.last = seen.clone();
@@ -79,7 +80,7 @@ fn scenario(rates: &[f64]) -> Scenario {
 
 #[test]
 fn a_pool_follows_its_load_up_and_down() {
-    let policy: Policy = "fermata".parse().unwrap();
+    let policy = Policy::RELEASE;
     let rates = [6000.0, 18_000.0, 40_000.0, 22_000.0, 7000.0];
     let scenario = scenario(&rates);
     let mut follower = Follower {

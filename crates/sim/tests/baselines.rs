@@ -12,7 +12,7 @@ use fermata_workload::Process;
 
 const BASELINES: [&str; 7] =
     ["clipper", "clockwork", "nexus", "orloj", "shepherd", "tfserving", "tfserving:2ms,8"];
-const OTHERS: [&str; 4] = ["deferred", "eager", "fermata", "timeout:5ms-prefix"];
+const OTHERS: [&str; 5] = ["deferred", "eager", "fermata", "fermata:release", "timeout:5ms-prefix"];
 
 #[test]
 fn a_steady_load() {

@@ -1,5 +1,6 @@
-//! Invariant 5: offered more than it can serve, goodput stays at its peak; offered less, the busy fraction
-//! falls with the load and the high-numbered executors stay untouched.
+//! Invariant 5: offered more than it can serve, goodput stays at its peak; offered less, the busy
+//! fraction falls with the load and the high-numbered executors stay untouched, where spare
+//! executors are to be released.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
@@ -25,12 +26,16 @@ fn deferred_is_proportional() {
 
 #[test]
 fn fermata_has_a_flat_top() {
-    Sweep::of("fermata").is_flat(0.98);
+    for name in ["fermata", "fermata:release"] {
+        Sweep::of(name).is_flat(0.98);
+    }
 }
 
+/// Where spare executors are used, batches are small while executors are spare, and more of them
+/// are busy.
 #[test]
-fn fermata_is_proportional() {
-    Sweep::of("fermata").is_proportional(0.04);
+fn fermata_is_proportional_where_spare_executors_are_released() {
+    Sweep::of("fermata:release").is_proportional(0.04);
 }
 
 /// A policy under loads relative to its own peak.

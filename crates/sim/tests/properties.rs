@@ -15,12 +15,13 @@ use fermata_sim::{Checker, Log, Observer, Promises, Run};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-const POLICIES: [&str; 9] = [
+const POLICIES: [&str; 10] = [
     "deferred",
     "deferred-prefix",
     "eager",
     "eager-prefix",
     "fermata",
+    "fermata:release",
     "orloj",
     "timeout:10%",
     "timeout:3ms-prefix",

@@ -14,8 +14,8 @@ use crate::output;
 pub(super) struct Section {
     /// Markdown. Pictures are linked with `./`, relative to the section's own file.
     pub(super) body: String,
-    /// Names without folder, with the text of each SVG.
-    pub(super) pictures: Vec<(String, String)>,
+    /// Pictures and data beside the section: names without folder, with the text of each.
+    pub(super) files: Vec<(String, String)>,
 }
 
 impl Section {
@@ -29,8 +29,18 @@ impl Section {
     /// Adds a picture.
     pub(super) fn show(&mut self, name: &str, alternative: &str, svg: String) {
         self.say(format!("![{alternative}](./{name}.svg)"));
-        self.pictures.push((format!("{name}.svg"), svg));
+        self.files.push((format!("{name}.svg"), svg));
     }
+
+    /// Adds a file with data.
+    pub(super) fn attach(&mut self, name: &str, text: String) {
+        self.files.push((name.to_owned(), text));
+    }
+}
+
+/// The text of a number; in bold where the number is not what is asked.
+pub(super) fn bold_if(missed: bool, text: String) -> String {
+    if missed { format!("**{text}**") } else { text }
 }
 
 /// A table whose first column is text and whose others are numbers, mostly.
@@ -105,10 +115,10 @@ impl Document {
         self.folder().join(format!("{name}.md"))
     }
 
-    /// Writes a section with its pictures, and puts the document together again.
+    /// Writes a section with its files, and puts the document together again.
     pub(super) fn write(&self, heading: Heading, section: &Section) -> anyhow::Result<()> {
-        for (name, svg) in &section.pictures {
-            output::write_file(&self.folder().join(name), svg)?;
+        for (name, text) in &section.files {
+            output::write_file(&self.folder().join(name), text)?;
         }
         let text = format!("## {}: {}\n\n{}", heading.name, heading.title, section.body);
         output::write_file(&self.section_file(heading.name), &text)?;

@@ -10,6 +10,8 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
+use fermata_sim::spread;
+use fermata_sim::symphony::Meter;
 use fermata_workload::Counts;
 
 use super::document::{Document, Heading, Section};
@@ -99,6 +101,23 @@ pub(super) struct Bench<'a, A> {
     pub(super) suite: &'a SuiteArgs,
     pub(super) document: &'a Document,
     pub(super) progress: &'a Progress,
+}
+
+impl<A> Bench<'_, A> {
+    /// Does the same to every item, on several threads, and says how far it is.
+    pub(super) fn spread<T: Sync, R: Send>(
+        &self,
+        items: &[T],
+        work: impl Fn(&T) -> R + Sync,
+    ) -> Vec<R> {
+        let progress = self.progress;
+        progress.expect(items.len());
+        spread(items, self.suite.threads(), |item| {
+            let result = work(item);
+            progress.finish_one();
+            result
+        })
+    }
 }
 
 /// The experiments of a suite for its help text, a line each.

@@ -8,7 +8,10 @@ mod document;
 mod experiment;
 mod gpu;
 mod gpulet;
+mod latency;
 mod machine;
+mod measured;
+mod mixes;
 mod nexus;
 mod orloj;
 mod planner;
@@ -19,6 +22,8 @@ mod symphony;
 use crate::args::{BenchArgs, Suite};
 pub(crate) use gpu::GpuArgs;
 pub(crate) use gpulet::GpuletArgs;
+pub(crate) use latency::LatencyArgs;
+pub(crate) use mixes::MixesArgs;
 pub(crate) use nexus::NexusArgs;
 pub(crate) use orloj::OrlojArgs;
 pub(crate) use scheduler::SchedulerArgs;
@@ -29,6 +34,8 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     match &args.suite {
         Suite::Gpu(args) => gpu::run(args),
         Suite::Gpulet(args) => gpulet::run(args),
+        Suite::Latency(args) => latency::run(args),
+        Suite::Mixes(args) => mixes::run(args),
         Suite::Nexus(args) => nexus::run(args),
         Suite::Orloj(args) => orloj::run(args),
         Suite::Scheduler(args) => scheduler::run(args),

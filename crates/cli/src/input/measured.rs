@@ -126,6 +126,18 @@ impl From<Coefficients> for CoefficientsRow {
     }
 }
 
+/// How long batches take on a whole GPU whose engine runs every size, linear between the measured
+/// ones; else why that is not known.
+pub(crate) fn read_unpadded(file: &Path) -> Result<Profile, String> {
+    let shown = file.display();
+    let text = fs::read_to_string(file).map_err(|error| format!("{shown}: {error}"))?;
+    let read: MeasuredFile =
+        serde_json::from_str(&text).map_err(|error| format!("{shown}: {error}"))?;
+    let unpadded = MeasuredFile { captured: Vec::new(), ..read };
+    let measured = unpadded.check().map_err(|reason| format!("{shown}: {reason}"))?;
+    Ok(measured.on_share(100))
+}
+
 /// The coefficients of a file of neighbours; else why there are none.
 pub(crate) fn read_interference(file: &Path) -> Result<Coefficients, String> {
     /// What such a file has, of what is needed here.
@@ -160,6 +172,20 @@ mod tests {
 
     fn read(text: &str) -> Result<Measured, String> {
         serde_json::from_str::<MeasuredFile>(text).map_err(|error| error.to_string())?.check()
+    }
+
+    #[test]
+    fn without_padding_sizes_in_between_are_on_a_line() {
+        let file = std::env::temp_dir().join(format!("fermata-unpadded-{}", std::process::id()));
+        fs::write(
+            &file,
+            FILE.replace("[1, 4], \"captured\": [1, 2, 4]", "[1, 3], \"captured\": [1, 3]"),
+        )
+        .unwrap();
+        let profile = read_unpadded(&file);
+        fs::remove_file(&file).unwrap();
+        assert_eq!(profile.unwrap().latency(2), Span::from_ms(1.5));
+        assert!(read_unpadded(&file).unwrap_err().contains("fermata-unpadded"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod load;
 mod measured;
 mod profile;
 mod shares;
+mod spare;
 
 use std::io;
 use std::path::PathBuf;
@@ -20,8 +21,10 @@ pub(crate) use document::{parse, parse_json};
 pub(crate) use load::{Latency, LatencyKeys, arrivals, copies_of, one, poisson};
 pub(crate) use measured::{
     CoefficientsRow, FORMAT, INTERFERENCE, MeasuredFile, ShareRow, UsageRow, read_interference,
+    read_unpadded,
 };
 pub(crate) use shares::shares;
+pub(crate) use spare::{says_spare, spare};
 
 /// A day: longer runs are slips of the keyboard.
 pub(crate) const SECONDS_MAX: f64 = 86_400.0;

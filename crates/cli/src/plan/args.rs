@@ -76,6 +76,7 @@ fn help() -> String {
 
 The file:
   gpus = 64                  # optional: at most so many
+  spare = \"release\"          # optional, for --confirm: or \"latency\", to use spare GPUs
   interference = \"FILE\"      # optional, for shares: what neighbours do to each other, as fermata bench gpu
                              # measured it; if not given, interference.json beside the profiles
   [[gpu]]                    # optional, one for each kind

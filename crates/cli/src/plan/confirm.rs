@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use fermata_core::{ClassId, Profile, Span, Time};
-use fermata_dispatch::{ModelSpec, Network, Policy};
+use fermata_dispatch::{ModelSpec, Network};
 use fermata_plan::shares::stretched;
 use fermata_plan::{Infeasible, Member, Plan, Pool, Reason};
 use fermata_sim::{BAD_MAX, Drawn, End, Load, Scenario, fewest_near, run, run_drawn, spread};
@@ -177,7 +177,7 @@ impl Bench<'_> {
         let drawn = Drawn::new(&scenario, 1.0);
         let passes = |executors: usize| {
             let scenario = scenario.with_executors(executors);
-            let stats = run_drawn(&scenario, &drawn, 1.0, Policy::FERMATA, Some(BAD_MAX));
+            let stats = run_drawn(&scenario, &drawn, 1.0, self.case.policy, Some(BAD_MAX));
             !stats.stopped && stats.worst_bad_rate() <= BAD_MAX
         };
         let mut executors = fewest_near(pool.gpus.len(), GPUS_MAX, passes).unwrap_or(GPUS_MAX);
@@ -194,7 +194,7 @@ impl Bench<'_> {
     fn run(&self, pool: &Pool, executors: usize) -> Tried {
         let seeds = [self.trial.seed, self.trial.seed.wrapping_add(1)];
         let [first, second] =
-            seeds.map(|seed| run(&self.scenario(pool, executors, seed), Policy::FERMATA));
+            seeds.map(|seed| run(&self.scenario(pool, executors, seed), self.case.policy));
         let seen = first.models.iter().zip(&second.models).map(|(first, second)| Seen {
             bad_rates: [first.bad_rate(), second.bad_rate()],
             p99: first.latency.quantile(0.99),

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fermata_core::{Span, Time};
+use fermata_dispatch::{Policy, Spare};
 use fermata_plan::shares::{Coefficients, Measured, Rules, Traits};
 use fermata_plan::{Demand, Kind, Plan, Problem};
 use fermata_sim::Arrivals;
@@ -18,6 +19,8 @@ use crate::sim::GPUS_MAX;
 /// What is asked for, as the file says it.
 pub(super) struct PlanFile {
     limit: Option<usize>,
+    /// What spare executors are for where plans are tried.
+    spare: Spare,
     kinds: Vec<NamedKind>,
     /// Whether they have prices.
     priced: bool,
@@ -49,6 +52,8 @@ struct Asked {
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) problem: Problem,
+    /// Under which policy plans are tried.
+    pub(super) policy: Policy,
     /// How GPUs are cut.
     pub(super) rules: Rules,
     /// By demand: what is known of it on shares.
@@ -77,6 +82,7 @@ pub(super) const MEGABYTE: f64 = 1e6;
 #[serde(deny_unknown_fields)]
 struct RawFile {
     gpus: Option<i64>,
+    spare: Option<String>,
     interference: Option<String>,
     #[serde(default)]
     gpu: Vec<RawKind>,
@@ -134,6 +140,8 @@ impl PlanFile {
         let raw: RawFile = input::parse(file, &text, &["gpu", "demand", "query", "node"])?;
         let top = Checker { file, place: None };
         let limit = raw.gpus.map(|gpus| top.count("gpus", gpus, GPUS_MAX)).transpose()?;
+        // What a plan counts is the fewest GPUs: those that are spare are given away.
+        let spare = input::spare(&top, raw.spare.as_deref())?.unwrap_or(Spare::Release);
         let kinds = check_kinds(file, &raw.gpu)?;
         if raw.demand.is_empty() && raw.query.is_empty() {
             return Err(top.refuse("demand", "there is no [[demand]] and no [[query]]"));
@@ -162,7 +170,7 @@ impl PlanFile {
         let asked = demands.iter().map(|asked| asked.latencies.as_slice());
         let latencies = asked.chain(queries.iter().flat_map(AskedQuery::latencies));
         let coefficients = interference(&top, raw.interference.as_deref(), latencies)?;
-        Ok(Self { limit, kinds, priced, demands, queries, coefficients })
+        Ok(Self { limit, spare, kinds, priced, demands, queries, coefficients })
     }
 
     /// The problem, with all objectives and rates multiplied.
@@ -187,6 +195,7 @@ impl PlanFile {
                 kinds: self.kinds.iter().map(|each| each.kind.clone()).collect(),
                 limit: self.limit,
             },
+            policy: Policy::FERMATA.with_spare(self.spare),
             rules: Rules { coefficients: self.coefficients, ..Rules::default() },
             traits: self.demands.iter().map(|asked| traits_of(&asked.latencies)).collect(),
             names: self.demands.iter().map(|asked| asked.name.clone()).collect(),

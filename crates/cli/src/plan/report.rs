@@ -118,7 +118,7 @@ pub(super) struct NodeReport {
 pub(super) struct ConfirmedReport {
     /// Whether every model of every pool has 99 % of its requests in time, with both seeds.
     pub(super) in_time: bool,
-    pub(super) policy: &'static str,
+    pub(super) policy: String,
     pub(super) seeds: [u64; 2],
     /// The highest bad rate of any model in any pool, with each seed.
     pub(super) worst_bad_rates: [f64; 2],
@@ -177,7 +177,7 @@ impl Report {
                 .chain(case.unsplit.iter().map(unsplit))
                 .collect(),
             queries: case.splits.iter().map(|split| query_report(case, split)).collect(),
-            confirmed: confirmed.as_ref().map(|confirmed| confirmed_report(confirmed, seed)),
+            confirmed: confirmed.as_ref().map(|confirmed| confirmed_report(case, confirmed, seed)),
             moves: previous.map(|previous| moves_report(case, made, previous)),
             demands: case.names.len() + case.unsplit.len(),
             rate: case.problem.demands.iter().map(|demand| demand.rate).sum(),
@@ -264,10 +264,10 @@ fn rounded_up(span: Span) -> f64 {
     (span.as_ms() * 1e3).ceil() / 1e3
 }
 
-fn confirmed_report(confirmed: &Confirmed, seed: u64) -> ConfirmedReport {
+fn confirmed_report(case: &Case, confirmed: &Confirmed, seed: u64) -> ConfirmedReport {
     ConfirmedReport {
         in_time: confirmed.is_good(),
-        policy: "fermata",
+        policy: case.policy.to_string(),
         seeds: [seed, seed.wrapping_add(1)],
         worst_bad_rates: confirmed.worst(),
         estimate: confirmed.estimate,

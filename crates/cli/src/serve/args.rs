@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args as Arguments, ValueEnum};
+use fermata_dispatch::Spare;
 
 /// Serves the models of a repository over HTTP and gRPC, as the Open Inference Protocol and Triton's extensions
 /// say.
@@ -156,6 +157,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "P", env = "FERMATA_POLICY", default_value = "fermata")]
     pub(crate) policy: String,
 
+    /// What spare executors are for: they answer requests sooner (latency), or stay idle so that
+    /// they can be given away (release). As the repository's fermata.toml says, if not given; else
+    /// release with --plan auto, latency without.
+    #[arg(long, value_name = "USE", env = "FERMATA_SPARE")]
+    pub(crate) spare: Option<Spare>,
+
     /// What comes off every deadline for the way back to the client.
     #[arg(long, value_name = "US", env = "FERMATA_MARGIN_US", default_value_t = 200)]
     pub(crate) margin_us: u64,
@@ -216,6 +223,7 @@ Fermata must be told is the SLO of each model, in NAME/fermata.toml, in the repo
   memory_mb = 98             # for --plan auto; of a model with a file, its limit on a GPU
 
   # fermata.toml of the repository
+  spare = \"latency\"          # optional: as --spare
   [defaults]
   slo_ms = 100
 

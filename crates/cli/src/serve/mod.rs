@@ -19,12 +19,13 @@ use fermata_server::control::Control;
 use fermata_server::frontend::Limits;
 use fermata_server::planning;
 use fermata_server::server::{self, Config, ServeError};
+use fermata_server::spare::spare_of;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use args::ServeArgs;
 use args::{Mode, PlanMode};
 
-use crate::input::{InputError, duration, objective};
+use crate::input::{InputError, duration, objective, says_spare};
 
 /// Serves until it is told to stop.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     // Not by dropping it, which waits for a model that is still being loaded.
     runtime.shutdown_background();
     result?.map_err(|error| match error {
-        ServeError::Repository(_) => {
+        ServeError::Repository(_) | ServeError::Settings(_) => {
             InputError::Argument { name: "FOLDER", reason: error.to_string() }.into()
         }
         ServeError::Planning(reason) => {
@@ -84,6 +85,7 @@ fn configure(args: &ServeArgs) -> anyhow::Result<Config> {
         grpc: at(args.grpc_port),
         metrics: at(args.metrics_port),
         policy,
+        spare: args.spare.or(spare_of(policy).filter(|_| says_spare(&args.policy))),
         engine,
         cpu_executors,
         cpu_threads,

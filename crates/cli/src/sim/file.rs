@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fermata_core::{ClassId, Profile, Span, Time};
-use fermata_dispatch::{ModelSpec, Network};
+use fermata_dispatch::{ModelSpec, Network, Spare};
 use fermata_sim::{End, Load, Scenario, Sizes};
 use serde::Deserialize;
 
@@ -18,6 +18,8 @@ use crate::input::{self, Checker, InputError, LatencyKeys};
 pub(super) struct SimFile {
     pub(super) scenario: Scenario,
     pub(super) names: Vec<String>,
+    /// What spare executors are for, if the file or the recording says.
+    pub(super) spare: Option<Spare>,
 }
 
 /// Larger pools are a slip of the keyboard.
@@ -33,6 +35,7 @@ struct RawFile {
     share: Option<i64>,
     duration_s: Option<f64>,
     requests: Option<i64>,
+    spare: Option<String>,
     #[serde(default)]
     network: RawNetwork,
     #[serde(default)]
@@ -81,6 +84,7 @@ impl SimFile {
         let top = Checker { file, place: None };
         let gpus = top.count("gpus", top.required("gpus", raw.gpus)?, GPUS_MAX)?;
         let share = raw.share.map_or(Ok(100), |share| top.count("share", share, 100))? as u32;
+        let spare = input::spare(&top, raw.spare.as_deref())?;
         let end = end(&top, raw.duration_s, raw.requests)?;
         let network = network(&top, &raw.network)?;
         if !(0.0..1.0).contains(&raw.noise) {
@@ -115,7 +119,7 @@ impl SimFile {
                 format!("{expected:.0} requests are more than {REQUESTS_MAX:.0}: ask for less");
             return Err(top.refuse(key, reason));
         }
-        Ok(Self { scenario, names })
+        Ok(Self { scenario, names, spare })
     }
 }
 

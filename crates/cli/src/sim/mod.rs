@@ -4,6 +4,7 @@ mod alone;
 mod fault;
 mod file;
 mod picture;
+mod policies;
 mod progress;
 mod recording;
 mod report;
@@ -15,7 +16,6 @@ use std::path::Path;
 use std::thread;
 
 use fermata_core::Time;
-use fermata_dispatch::Policy;
 use fermata_sim::{End, Scenario, Search, goodput, min_executors, simulate, spread};
 
 use crate::args::SimArgs;
@@ -23,16 +23,18 @@ use crate::input::{Checker, InputError};
 use crate::output;
 pub(crate) use file::GPUS_MAX;
 use file::SimFile;
+use policies::NamedPolicy;
 use progress::Progress;
 use report::Report;
 use watch::{Tape, Watch};
 
 /// Runs the command.
 pub(crate) fn run(args: &SimArgs) -> anyhow::Result<()> {
-    let policies = choose_policies(&args.policy)?;
+    let policies = policies::choose(&args.policy)?;
     check_arguments(args, &policies)?;
     let source = source(args);
-    let SimFile { mut scenario, names } = read(args)?;
+    let SimFile { mut scenario, names, spare } = read(args)?;
+    let policies = policies::settle(policies, args.spare, spare);
     scenario.seed = args.seed;
     let question = Question::of(args, &scenario)?;
 
@@ -64,32 +66,6 @@ fn read(args: &SimArgs) -> Result<SimFile, InputError> {
     let slo = args.slo_ms.map(crate::input::objective).transpose()?;
     let gpus = args.gpus.map(|gpus| gpus as usize);
     recording::read(recording, recording::Changes { pool: args.pool.as_deref(), slo, gpus })
-}
-
-/// A policy under the name by which it was asked for.
-#[derive(Clone, Debug)]
-struct NamedPolicy {
-    name: String,
-    policy: Policy,
-}
-
-fn choose_policies(names: &[String]) -> Result<Vec<NamedPolicy>, InputError> {
-    let mut chosen: Vec<NamedPolicy> = Vec::new();
-    let names = names.iter().flat_map(|name| match name.as_str() {
-        "all" => Policy::names().to_vec(),
-        one => vec![one],
-    });
-    for name in names {
-        let policy = name.parse().map_err(|reason: String| {
-            let known = Policy::names().join(", ");
-            let reason = format!("{reason}: use {known}, timeout:5ms, timeout:20% or all");
-            InputError::Argument { name: "--policy", reason }
-        })?;
-        if chosen.iter().all(|other| other.name != name) {
-            chosen.push(NamedPolicy { name: name.to_owned(), policy });
-        }
-    }
-    Ok(chosen)
 }
 
 fn check_arguments(args: &SimArgs, policies: &[NamedPolicy]) -> Result<(), InputError> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Span, Time};
 use fermata_dispatch::{Event, ModelSpec};
 use fermata_server::recording::{Entry, Header, ReadError, Reader};
+use fermata_server::spare::spare_of;
 use fermata_sim::{Arrivals, End, Load, Scenario, Sizes};
 
 use super::file::{GPUS_MAX, SimFile};
@@ -113,7 +114,7 @@ fn scenario_of(pools: &[Pool], changes: Changes<'_>) -> Result<SimFile, String> 
         faults: Vec::new(),
     };
     let names = models.iter().map(|model| model.name.clone()).collect();
-    Ok(SimFile { scenario, names })
+    Ok(SimFile { scenario, names, spare: spare_of(pool.header.policy) })
 }
 
 fn read_pools(source: impl BufRead) -> Result<Vec<Pool>, ReadError> {
@@ -189,7 +190,7 @@ fn refuse(file: &Path, reason: String) -> InputError {
 
 #[cfg(test)]
 mod tests {
-    use fermata_dispatch::Policy;
+    use fermata_dispatch::{Policy, Spare};
     use fermata_sim::run;
 
     use super::*;
@@ -260,6 +261,18 @@ pool 0 gpu fermata 400000 500 0
             (spec.data, run(&scenario, "fermata".parse().unwrap()).total().in_time),
             (Span(1000), 1)
         );
+    }
+
+    #[test]
+    fn spare_executors_are_for_what_they_were_recorded_for() {
+        let spare = |policy: &str| {
+            let text = GOOD.replace("cpu eager", &format!("cpu {policy}"));
+            let two = Changes { gpus: Some(2), ..Changes::default() };
+            scenario_of(&read_pools(text.as_bytes()).unwrap(), two).unwrap().spare
+        };
+        assert_eq!(spare("fermata"), Some(Spare::Latency));
+        assert_eq!(spare("fermata:release"), Some(Spare::Release));
+        assert_eq!(spare("eager"), None);
     }
 
     #[test]

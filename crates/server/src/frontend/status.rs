@@ -8,6 +8,7 @@ use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use axum::{Json, Router};
 use fermata_core::Span;
+use fermata_dispatch::Spare;
 use serde::Serialize;
 
 use crate::gpu::GpuReport;
@@ -79,6 +80,8 @@ struct ModelStatus {
 struct PoolStatus {
     name: String,
     executors: usize,
+    /// What its spare executors are for; null where its policy knows of none.
+    spare: Option<&'static str>,
     busy: f64,
     bad: f64,
     advised_executors: usize,
@@ -145,6 +148,7 @@ impl Status {
                 .map(|(pool, advice)| PoolStatus {
                     name: pool.name().to_owned(),
                     executors: pool.executors(),
+                    spare: pool.spare().map(Spare::name),
                     busy: advice.busy,
                     bad: advice.bad,
                     advised_executors: advice.executors,

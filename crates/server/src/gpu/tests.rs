@@ -174,6 +174,7 @@ fn config(folder: &Path, gpus: GpuSetup) -> Config {
         grpc: None,
         metrics: None,
         policy: Policy::FERMATA,
+        spare: None,
         engine: Err(EngineError::Library("there is no library for the processors".to_owned())),
         cpu_executors: 1,
         cpu_threads: 1,

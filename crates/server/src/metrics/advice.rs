@@ -8,6 +8,7 @@ use fermata_plan::advice::{Observed, needed};
 
 /// The last seconds count: long enough to see a few hundred batches, short enough to follow a load.
 const WINDOW: Duration = Duration::from_secs(10);
+
 /// What to do about a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Advice {
@@ -32,6 +33,8 @@ pub struct Sample {
     pub good: u64,
     /// Requests that were dropped or late.
     pub bad: u64,
+    /// Seconds of executors that filled batches would have taken, where that counts.
+    pub filled: Option<f64>,
 }
 
 /// What happened in a pool since the last time. Models come and go with their counters, so that only what was counted
@@ -46,6 +49,9 @@ pub struct Change {
     pub good: u64,
     /// Requests that were dropped or late, since the last time.
     pub bad: u64,
+    /// How many executors filled batches would have kept busy since the last time; `None` where
+    /// batches are filled, so that `busy` tells.
+    pub filled: Option<f64>,
 }
 
 /// Keeps the samples of one pool.
@@ -65,6 +71,9 @@ impl Advisor {
             available: last.available + (time - last.time) * change.executors as u64,
             good: last.good + change.good,
             bad: last.bad + change.bad,
+            filled: change
+                .filled
+                .map(|filled| last.filled.unwrap_or(0.0) + filled * (time - last.time).as_secs()),
         };
         samples.push(sample);
         let old = sample.time - Span(WINDOW.as_nanos() as u64);
@@ -91,7 +100,10 @@ fn advise(first: &Sample, last: &Sample, executors: usize) -> Advice {
     let (good, lost) = (last.good - first.good, last.bad - first.bad);
     let all = good + lost;
     let bad = if all == 0 { 0.0 } else { lost as f64 / all as f64 };
-    let needed = needed(Observed { executors, bad, busy }).ceil().max(1.0);
+    let filled = first.filled.zip(last.filled).map_or(f64::INFINITY, |(first_filled, filled)| {
+        (filled - first_filled) / (last.time - first.time).as_secs()
+    });
+    let needed = needed(Observed { executors, bad, busy, filled }).ceil().max(1.0);
     Advice { busy, bad, executors: needed as usize }
 }
 
@@ -127,6 +139,22 @@ mod tests {
     #[test]
     fn losses_of_idle_executors_are_not_mended_by_more_of_them() {
         assert_eq!(after_ten_seconds(20.0, 2000, 1000).executors, 8);
+    }
+
+    #[test]
+    fn executors_that_are_busy_with_small_batches_are_spare() {
+        let busy_all_the_time = |filled| {
+            let advisor = Advisor::default();
+            for second in 0..=10 {
+                let busy = Span::from_secs(8.0 * f64::from(second));
+                let change = Change { executors: 8, busy, good: 300, bad: 0, filled };
+                advisor.sample(Time::from_ms(1e3 * f64::from(second)), change);
+            }
+            advisor.advice(8)
+        };
+        assert_eq!(busy_all_the_time(None), Advice { busy: 1.0, bad: 0.0, executors: 8 });
+        // What was busy is told as it was.
+        assert_eq!(busy_all_the_time(Some(2.5)), Advice { busy: 1.0, bad: 0.0, executors: 3 });
     }
 
     #[test]

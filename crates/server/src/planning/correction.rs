@@ -29,6 +29,7 @@ impl Default for Correction {
 impl Correction {
     /// Learns from what was seen of a pool of so many executors, for which `planned` had been planned.
     pub(super) fn learn(&mut self, planned: usize, executors: usize, seen: &Seen) {
+        let needed_share = seen.needed_share(executors);
         if seen.loses() {
             // What comes beyond the plan is the next plan's matter.
             if !seen.rises() {
@@ -37,9 +38,9 @@ impl Correction {
             }
         } else if self.0 > 1.0 {
             self.0 = (self.0 * STEP).max(1.0);
-        } else if seen.busy < IDLE && seen.lost() <= BAD_MAX / 10.0 && seen.good > 0 {
+        } else if needed_share < IDLE && seen.lost() <= BAD_MAX / 10.0 && seen.good > 0 {
             self.0 = (self.0 * STEP).max(LEAST);
-        } else if seen.busy > BUSY {
+        } else if needed_share > BUSY {
             self.0 = (self.0 / STEP).min(1.0);
         }
     }
@@ -95,6 +96,17 @@ mod tests {
         let mut unknown = Correction::default();
         unknown.learn(20, 20, &seen(0, 0, 0.0));
         assert_eq!(unknown, Correction::default(), "no load teaches nothing");
+    }
+
+    #[test]
+    fn executors_that_are_busy_with_small_batches_idle() {
+        let small = |load| Seen { load, uses_spare: true, ..seen(3_000, 0, 0.95) };
+        let mut correction = Correction::default();
+        correction.learn(20, 20, &small(6.0));
+        assert_eq!(correction.apply(20), 19);
+        // Filled batches would keep 17 of 20 busy.
+        correction.learn(20, 19, &small(17.0));
+        assert_eq!(correction.apply(20), 20);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fermata_core::{Span, Time};
+use fermata_dispatch::Spare;
 use fermata_plan::{Demand, Kind, Member, Plan, Problem};
 
 use crate::fleet::Limits;
@@ -224,6 +225,7 @@ impl Planning {
                     good: tally.good,
                     bad: tally.bad,
                     busy: (busy / tally.available.0.max(1) as f64).min(1.0),
+                    uses_spare: pool.spare() == Some(Spare::Latency),
                     ..Seen::default()
                 }
             })

@@ -57,6 +57,9 @@ pub(super) struct Seen {
     pub(super) bad: u64,
     /// The share of its executors' time that was busy.
     pub(super) busy: f64,
+    /// Whether it uses spare executors: then batches are small, and `busy` says nothing about how
+    /// many are spare.
+    pub(super) uses_spare: bool,
 }
 
 impl Pace {
@@ -112,7 +115,16 @@ impl Seen {
 
     /// What a pool of so many executors did.
     pub(super) fn observed(&self, executors: usize) -> Observed {
-        Observed { executors, bad: self.lost(), busy: self.busy }
+        let filled = if self.uses_spare { self.load } else { f64::INFINITY };
+        Observed { executors, bad: self.lost(), busy: self.busy, filled }
+    }
+
+    /// The share of the time of so many executors that the load needs.
+    pub(super) fn needed_share(&self, executors: usize) -> f64 {
+        if !self.uses_spare {
+            return self.busy;
+        }
+        self.busy.min(self.load / executors.max(1) as f64)
     }
 
     /// The share of requests that were lost.
@@ -146,7 +158,16 @@ mod tests {
 
     fn pool(load: f64, deviation: f64) -> Seen {
         let name = "p".to_owned();
-        Seen { name, planned: 10.0, load, deviation, good: 1_000, bad: 0, busy: 0.5 }
+        Seen {
+            name,
+            planned: 10.0,
+            load,
+            deviation,
+            good: 1_000,
+            bad: 0,
+            busy: 0.5,
+            uses_spare: false,
+        }
     }
 
     #[test]

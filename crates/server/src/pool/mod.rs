@@ -29,7 +29,7 @@ use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
 use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Span, Spread, Time};
-use fermata_dispatch::{ModelSpec, Network, Policy, Rules};
+use fermata_dispatch::{ModelSpec, Network, Policy, Rules, Spare};
 use fermata_engine::EngineError;
 
 pub use clock::{Clock, span};
@@ -41,6 +41,7 @@ pub(crate) use model::Profiles;
 
 use crate::metrics::Advisor;
 use crate::recording::Recorder;
+use crate::spare::spare_of;
 use crew::Crew;
 use desk::Desk;
 use driver::Driver;
@@ -83,6 +84,7 @@ pub struct PoolConfig {
 #[derive(Debug)]
 pub struct Pool {
     premises: Premises,
+    policy: Policy,
     executors_max: usize,
     crew: Mutex<Crew>,
     advisor: Advisor,
@@ -137,6 +139,7 @@ impl Pool {
         }
         Ok(Arc::new(Self {
             premises,
+            policy,
             executors_max,
             crew: Mutex::default(),
             advisor: Advisor::default(),
@@ -150,6 +153,11 @@ impl Pool {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.premises.pool
+    }
+
+    /// What its spare executors are for, where its policy knows of them.
+    pub fn spare(&self) -> Option<Spare> {
+        spare_of(self.policy)
     }
 
     /// The clock by which it decides.

@@ -7,7 +7,7 @@ use fermata_dispatch::{Actions, Dispatch, Event, ModelSpec, Network, Policy};
 use proptest::prelude::*;
 
 use super::check::Check;
-use super::{Replay, replay, spread, text};
+use super::{Entry, Reader, Replay, replay, spread, text};
 
 const GOOD: &str = "\
 fermata recording 1
@@ -99,17 +99,33 @@ fn a_line_that_was_cut_off_is_none() {
     assert_eq!(replay(cut.as_bytes()).unwrap().actions, 1);
 }
 
-const POLICIES: [&str; 9] = [
+const POLICIES: [&str; 10] = [
     "clipper",
     "clockwork",
     "deferred",
     "eager",
     "fermata",
+    "fermata:release",
     "nexus",
     "shepherd",
     "tfserving:3ms,4",
     "timeout:5ms",
 ];
+
+#[test]
+fn headers_have_the_use_of_spare_executors_and_old_ones_mean_latency() {
+    let policy = |name: &str| {
+        let text = format!("fermata recording 1\npool 0 cpu {name}\n");
+        match Reader::new(text.as_bytes()).unwrap().next().unwrap().unwrap() {
+            Entry::Pool(header) => header.policy,
+            other => panic!("{other:?}"),
+        }
+    };
+    for written in [Policy::FERMATA, Policy::RELEASE] {
+        assert_eq!(policy(&written.to_string()), written);
+    }
+    assert_eq!(policy("fermata"), Policy::FERMATA);
+}
 
 /// Something that may happen, if the check has nothing against it.
 fn event() -> impl Strategy<Value = (u64, Event)> {

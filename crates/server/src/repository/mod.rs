@@ -13,6 +13,7 @@ mod length;
 mod note;
 mod poll;
 mod resolve;
+mod root;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fermata_core::Span;
+use fermata_dispatch::Spare;
 
 pub use entry::{ModelEntry, Version};
 pub use error::RepositoryError;
@@ -32,6 +34,7 @@ pub use settings::{Device, EngineKind, RunTime, Settings};
 use crate::service::LoadOverride;
 use entry::Parts;
 use folder::{TemporaryFolder, inside};
+use root::RootSettings;
 use settings::{Defaults, FILE_NAME};
 
 /// One or several folders of models.
@@ -49,6 +52,26 @@ impl Repository {
     /// The models of these folders; `slo` is the objective where no file has one.
     pub fn new(roots: Vec<PathBuf>, slo: Option<Span>) -> Self {
         Self { roots, slo }
+    }
+
+    /// What spare executors are for, where the repositories say. They have the same pools, so those
+    /// that say it must say the same.
+    pub fn spare(&self) -> Result<Option<Spare>, RepositoryError> {
+        let mut said: Option<(Spare, &Path)> = None;
+        for root in &self.roots {
+            let Some(spare) = RootSettings::read(root)?.spare else { continue };
+            match said {
+                Some((other, first)) if other != spare => {
+                    let (file, first) = (root.join(FILE_NAME), first.join(FILE_NAME));
+                    let (spare, other, first) = (spare.name(), other.name(), first.display());
+                    let reason =
+                        format!("is {spare} here and {other} in {first}: say --spare, or the same");
+                    return Err(RepositoryError::key(&file, "spare", reason));
+                }
+                _ => said = said.or(Some((spare, root))),
+            }
+        }
+        Ok(said.map(|(spare, _)| spare))
     }
 
     /// Reads every model. Fails only where a whole repository cannot be read.
@@ -110,7 +133,7 @@ impl Repository {
         }
         let home = homes.first();
         let root = home.map(|home| home.root).or(self.roots.first().map(PathBuf::as_path));
-        let repository = root.map_or(Ok(None), settings::read_defaults)?;
+        let repository = root.map_or(Ok(RootSettings::default()), RootSettings::read)?.slo;
         let defaults = Defaults { repository, flag: self.slo };
         let mut parts = Parts {
             config: instead.config.as_deref().map(format::from_json).transpose()?,
@@ -143,7 +166,7 @@ impl Repository {
 pub fn read_model(folder: &Path, slo: Option<Span>) -> Result<ModelEntry, RepositoryError> {
     let whole = folder.canonicalize().map_err(|error| RepositoryError::read(folder, &error))?;
     let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let repository = whole.parent().map_or(Ok(None), settings::read_defaults)?;
+    let repository = whole.parent().map_or(Ok(RootSettings::default()), RootSettings::read)?.slo;
     ModelEntry::read(&name, folder, &Defaults { repository, flag: slo }, Parts::default())
 }
 

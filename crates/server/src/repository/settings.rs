@@ -1,4 +1,5 @@
-//! `fermata.toml`: what Fermata must be told of a model that Triton's configuration does not say.
+//! `fermata.toml` of a model: what Fermata must be told of it that Triton's configuration does not
+//! say.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use super::config::Place;
 use super::error::{RepositoryError, in_one_line, line_of, written_in};
 use super::length::LengthSettings;
 
-/// The name of the file, beside a model's `config.pbtxt` and at the root of a repository.
+/// The name of the file, with a model's `config.pbtxt` and at the root of a repository.
 pub(super) const FILE_NAME: &str = "fermata.toml";
 /// Thirty years: longer latencies and objectives are slips of the keyboard.
 const MS_MAX: f64 = 1e12;
@@ -86,19 +87,6 @@ pub(super) struct Defaults {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawRepository {
-    #[serde(default)]
-    defaults: RawDefaults,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawDefaults {
-    slo_ms: Option<f64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct RawModel {
     slo_ms: Option<f64>,
     engine: Option<String>,
@@ -135,15 +123,6 @@ struct RawTensor {
     name: Option<String>,
     datatype: Option<String>,
     shape: Option<Vec<i64>>,
-}
-
-/// Reads the defaults of a repository, where it has any.
-pub(super) fn read_defaults(root: &Path) -> Result<Option<Span>, RepositoryError> {
-    let file = root.join(FILE_NAME);
-    let Some(text) = read_if_there(&file)? else { return Ok(None) };
-    let raw: RawRepository = parse(&file, &text)?;
-    let slo_ms = raw.defaults.slo_ms.map(|ms| positive(&file, "defaults.slo_ms", ms));
-    Ok(slo_ms.transpose()?.map(Span::from_ms))
 }
 
 impl Settings {
@@ -380,7 +359,7 @@ pub(super) fn not_negative(file: &Path, key: &str, value: f64) -> Result<f64, Re
 }
 
 /// Reads TOML. An error of syntax has a line, any other a key.
-fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, RepositoryError> {
+pub(super) fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, RepositoryError> {
     let syntax = |error: &toml::de::Error| {
         let line = line_of(text, error.span().map_or(text.len(), |span| span.start));
         let written = written_in(text, line).unwrap_or_default();
@@ -404,7 +383,7 @@ fn plain(message: &str) -> String {
         .replace("expected usize", "expected a whole number from 0")
 }
 
-fn read_if_there(file: &Path) -> Result<Option<String>, RepositoryError> {
+pub(super) fn read_if_there(file: &Path) -> Result<Option<String>, RepositoryError> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

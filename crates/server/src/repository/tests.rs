@@ -101,6 +101,22 @@ fn a_broken_model_never_hides_the_others() {
 }
 
 #[test]
+fn repositories_that_are_served_together_say_the_same_of_spare_executors() {
+    let root = |text| Fixture::new(&[("fermata.toml", text)]);
+    let said = |fixtures: &[&Fixture]| {
+        let roots = fixtures.iter().map(|fixture| fixture.folder.path().to_owned()).collect();
+        Repository::new(roots, None).spare().map_err(|error| error.to_string())
+    };
+    let (latency, release) = (root("spare = 'latency'"), root("spare = 'release'"));
+    let (nothing, wrong) = (root("[defaults]\nslo_ms = 25"), root("spare = 'none'"));
+    assert_eq!(said(&[&nothing]), Ok(None));
+    assert_eq!(said(&[&nothing, &release, &release]), Ok(Some(Spare::Release)));
+    let error = said(&[&latency, &nothing, &release]).unwrap_err();
+    assert!(error.contains("fermata.toml: spare: is release here and latency in "), "{error}");
+    assert!(said(&[&release, &wrong]).unwrap_err().contains("spare: 'none' is not a use"));
+}
+
+#[test]
 fn bytes_that_are_no_text_are_an_error_of_their_model() {
     let fixture = Fixture::new(&[DEFAULTS, ("a/1/model.onnx", ""), ("b/1/model.onnx", "")]);
     fs::write(fixture.path("a/config.pbtxt"), b"\xff\xfe").unwrap();

@@ -176,7 +176,9 @@ impl Interval {
     /// How many of `executors` to add, or to remove if it is negative (Symphony 3.5): `N r / (1 - r)` more at a
     /// bad rate above what is allowed, else fewer by those that are idle.
     pub fn advice(&self, executors: usize) -> f64 {
-        let seen = Observed { executors, bad: self.bad_rate(), busy: self.busy.min(1.0) };
+        // The paper's advice knows of idleness only.
+        let (bad, busy) = (self.bad_rate(), self.busy.min(1.0));
+        let seen = Observed { executors, bad, busy, filled: f64::INFINITY };
         needed(seen) - executors as f64
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use fermata_dispatch::Policy;
+use fermata_dispatch::{Policy, Spare};
 
 use super::pool::Pool;
 use crate::scenario::Scenario;
@@ -67,13 +67,15 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// Policies by their names, which are ours: a wrong one is a mistake of this program.
+    /// Policies by their names, which are ours: a wrong one is a mistake of this program. The papers ask how few
+    /// executors are enough, so that spare ones can be given away.
     pub fn all(names: &[&'static str]) -> Vec<Self> {
-        let parse = |&name: &&'static str| Self {
-            name,
-            policy: name.parse().expect("an experiment names policies that exist"),
+        let parse = |name: &str| -> Policy {
+            name.parse().expect("an experiment names policies that exist")
         };
-        names.iter().map(parse).collect()
+        let contender =
+            |&name: &&'static str| Self { name, policy: parse(name).with_spare(Spare::Release) };
+        names.iter().map(contender).collect()
     }
 }
 

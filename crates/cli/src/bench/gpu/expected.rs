@@ -37,6 +37,7 @@ pub(super) fn simulated(asked: &[Asked], shares: &[u32], network: Network, seed:
         noise: 0.0,
         faults: Vec::new(),
     };
+    // As the server decides on GPUs, whose number is fixed.
     goodput(&scenario, Policy::FERMATA, Search::default())
 }
 

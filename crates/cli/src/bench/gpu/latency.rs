@@ -161,6 +161,6 @@ mod tests {
         assert!(bad.body.contains("| batch 32 | 3.100 ms | 2.9 ms | **no** |"), "{}", bad.body);
         assert!(good.body.contains("| resnet50 | 2,000 | - |"), "{}", good.body);
         assert!(good.body.contains("resnet50 1.5 and 4.0 s."), "{}", good.body);
-        assert_eq!(good.pictures.len(), 1);
+        assert_eq!(good.files.len(), 1);
     }
 }

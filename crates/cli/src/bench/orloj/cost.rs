@@ -71,7 +71,7 @@ impl Decisions {
         let trial = Trial::new(&Alone::modes(modes, 10.0), Setting::A, times_p99, 1, 1);
         let spec = ModelSpec::uniform(trial.slo(), trial.profile(Known::Application));
         let mut this = Self {
-            dispatcher: Dispatcher::new(Rules::FERMATA, Network::default()),
+            dispatcher: Dispatcher::new(Rules::RELEASE, Network::default()),
             actions: Actions::default(),
             slo: trial.slo(),
             modes: modes as u64,

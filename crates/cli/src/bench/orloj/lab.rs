@@ -1,7 +1,7 @@
 //! Measuring finish rates: every policy on the same requests, several seeds, runs side by side.
 
 use fermata_core::Span;
-use fermata_dispatch::{Network, Policy};
+use fermata_dispatch::{Network, Policy, Spare};
 use fermata_sim::orloj::{Alone, Clairvoyant, Known, Setting, Trial};
 use fermata_sim::symphony::Meter;
 use fermata_sim::{Scenario, simulate, spread};
@@ -22,14 +22,15 @@ pub(super) enum Contender {
 }
 
 impl Contender {
-    /// The default policy.
+    /// Ours. The paper counts requests in time and nothing else, so spare executors are to release.
     pub(super) fn fermata(known: Known) -> Self {
-        Self::Policy(Policy::FERMATA, known)
+        Self::Policy(Policy::RELEASE, known)
     }
 
     /// A policy by its name, which is ours.
     pub(super) fn named(name: &str, known: Known) -> Self {
-        Self::Policy(name.parse().expect("an experiment names policies that exist"), known)
+        let policy: Policy = name.parse().expect("an experiment names policies that exist");
+        Self::Policy(policy.with_spare(Spare::Release), known)
     }
 
     /// A baseline with the mean and with the longest of ten runs.

@@ -40,8 +40,8 @@ pub(crate) struct SchedulerArgs {
     #[arg(long, value_name = "R", env = "FERMATA_RATE")]
     pub(crate) rate: Option<f64>,
 
-    /// How the pool decides: fermata, deferred, eager or timeout:10ms.
-    #[arg(long, value_name = "P", env = "FERMATA_POLICY", default_value = "fermata")]
+    /// How the pool decides: fermata:release, fermata, deferred, eager or timeout:10ms.
+    #[arg(long, value_name = "P", env = "FERMATA_POLICY", default_value = "fermata:release")]
     pub(crate) policy: String,
 
     /// Threads that have nothing to do keep looking, in place of sleeping.

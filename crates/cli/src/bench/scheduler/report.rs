@@ -142,9 +142,9 @@ fn targets(trial: &Trial) -> anyhow::Result<String> {
     ]);
     let settings = [
         (Rules::DEFERRED, 37, 1_000, "12 million"),
-        (Rules::FERMATA, 37, 1_000, "8 million"),
+        (Rules::RELEASE, 37, 1_000, "8 million"),
         (Rules::DEFERRED, 1_000, 10_000, "8 million"),
-        (Rules::FERMATA, 1_000, 10_000, ""),
+        (Rules::RELEASE, 1_000, 10_000, ""),
     ];
     for (rules, models, executors, least) in settings {
         let trial = Trial { rules, models, executors, ..trial.clone() };
@@ -233,7 +233,7 @@ fn growth(trial: &Trial) -> (String, String) {
             let (models, executors) = setting(number);
             say(&format!("instructions of {models} x {executors}"));
             let found =
-                [Rules::DEFERRED, Rules::FERMATA].map(|rules| count(rules, models, executors));
+                [Rules::DEFERRED, Rules::RELEASE].map(|rules| count(rules, models, executors));
             for (points, found) in points.iter_mut().zip(found) {
                 points.extend(found.map(|found| (number as f64, found)));
             }

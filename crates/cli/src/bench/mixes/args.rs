@@ -1,0 +1,49 @@
+//! The arguments of `fermata bench mixes`.
+
+use clap::Args as Arguments;
+
+use super::EXPERIMENTS;
+use crate::bench::experiment::{SuiteArgs, count, list};
+use crate::bench::measured::MeasuredArgs;
+
+/// Compares the default policy with the best of all others on models with different objectives that
+/// share few executors, at steady rates, when rates change, and above the goodput.
+#[derive(Debug, Arguments)]
+#[command(after_help = help())]
+pub(crate) struct MixesArgs {
+    #[command(flatten)]
+    pub(super) suite: SuiteArgs,
+
+    /// How many random mixes; 1,000 if not given, 40 with --quick.
+    #[arg(long, value_name = "N", env = "FERMATA_MIXES", value_parser = count())]
+    pub(super) mixes: Option<u64>,
+
+    /// The seed of the first mix of `random`; the others have the seeds that follow.
+    #[arg(long, value_name = "N", env = "FERMATA_FIRST_SEED", default_value_t = 1)]
+    pub(super) first_seed: u64,
+
+    /// The seed of the first mix of `frozen`; the others have the seeds that follow.
+    #[arg(long, value_name = "N", env = "FERMATA_FROZEN_SEED", default_value_t = 1_000_000)]
+    pub(super) frozen_seed: u64,
+
+    #[command(flatten)]
+    pub(super) measured: MeasuredArgs,
+}
+
+fn help() -> String {
+    format!(
+        "Experiments:
+{}
+
+--seed is the seed of the arrivals of the four named mixes; a random mix draws everything from its \
+own seed.
+
+Examples:
+  fermata bench mixes --quick                             a rough look at everything
+  fermata bench mixes --only table                        the four named mixes, thoroughly
+  fermata bench mixes --only random --mixes 100           fewer mixes
+  fermata bench mixes --only random --first-seed 17 --mixes 1
+                                                          one mix again, by its seed",
+        list(&EXPERIMENTS)
+    )
+}
