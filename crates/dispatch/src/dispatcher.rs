@@ -1,10 +1,13 @@
 //! Model machines and one rank machine on one thread: the dispatcher that the simulator runs, and the
 //! truth that a composition on many threads is held against.
 
-use fermata_core::{ExecutorId, KindId, ModelId, Request, RequestId, Time};
+use std::sync::Arc;
 
+use fermata_core::{ExecutorId, KindId, ModelId, Request, RequestId, Span, Time};
+
+use crate::adaptive::{Variant, limited};
 use crate::blocking::Need;
-use crate::event::{Action, Actions, Dispatch, DropReason, Event, Network};
+use crate::event::{Action, Actions, Dispatch, DropReason, Event, ModelSpec, Network};
 use crate::in_flight::InFlight;
 use crate::min_tree::MinTree;
 use crate::model::{Arrival, ModelMachine};
@@ -18,6 +21,10 @@ pub struct Dispatcher {
     rules: Rules,
     network: Network,
     models: Vec<Option<ModelMachine>>,
+    /// What is known of each model, with batches as long as they may be.
+    specs: Vec<Option<Arc<ModelSpec>>>,
+    /// No batch of more than one request takes longer.
+    longest: Span,
     /// Each model's next timer: a drop, or a candidate that must be formed anew.
     timers: MinTree,
     rank: RankMachine,
@@ -25,25 +32,98 @@ pub struct Dispatcher {
     market: Market,
     /// Models of which a candidate just became ready.
     promoted: Vec<ModelId>,
+    /// Whether a model lost a good deal of its requests lately.
+    is_in_trouble: bool,
 }
+
+/// A pool is in trouble when a model loses this share of its requests.
+const TROUBLE: f64 = 0.003;
 
 impl Dispatcher {
     /// A pool without executors and models.
     pub fn new(rules: Rules, network: Network) -> Self {
-        let rank = match rules.gather {
-            Gather::Priced => RankMachine::unblocking(network),
-            Gather::EarlyDrop | Gather::Prefix => RankMachine::new(network),
-        };
+        let mut rank = RankMachine::new(network);
+        rank.set_unblocking(rules.gather == Gather::Priced);
         Self {
             rules,
             network,
             models: Vec::new(),
+            specs: Vec::new(),
+            longest: Span::MAX,
             timers: MinTree::default(),
             rank,
             running: InFlight::default(),
             market: Market::default(),
             promoted: Vec::new(),
+            is_in_trouble: false,
         }
+    }
+
+    /// Goes on under the rules of a variant. What waits stays; a wakeup must follow at once.
+    pub(crate) fn adopt(&mut self, now: Time, variant: &Variant) {
+        self.rules = variant.rules;
+        self.longest = variant.longest;
+        self.rank.set_unblocking(variant.rules.gather == Gather::Priced);
+        for at in 0..self.models.len() {
+            if let (Some(machine), Some(spec)) = (&mut self.models[at], self.specs[at].clone()) {
+                machine.set_rules(variant.rules);
+                self.set_profile(now, ModelId(at as u32), spec);
+                self.publish(ModelId(at as u32));
+            }
+        }
+    }
+
+    /// How many models there is room for.
+    pub(crate) fn models(&self) -> usize {
+        self.models.len()
+    }
+
+    /// Whether there is such a model.
+    pub(crate) fn serves(&self, model: ModelId) -> bool {
+        self.specs.get(model.index()).is_some_and(Option::is_some)
+    }
+
+    /// When each batch that runs is expected to end, and where.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = (Time, ExecutorId)> {
+        self.rank.batch_ends()
+    }
+
+    /// The shortest objective of the models that are asked for.
+    pub(crate) fn tightest(&self, shares: &[f64]) -> Span {
+        let asked = self.specs.iter().zip(shares).filter(|(_, share)| **share > 0.0);
+        asked.filter_map(|(spec, _)| Some(spec.as_ref()?.slo)).min().unwrap_or(Span::MAX)
+    }
+
+    /// Whether a model lost a good deal of its requests since this was last taken.
+    #[inline]
+    pub(crate) fn is_in_trouble(&self) -> bool {
+        self.is_in_trouble
+    }
+
+    /// The same; from now on it is no more.
+    pub(crate) fn take_trouble(&mut self) -> bool {
+        std::mem::take(&mut self.is_in_trouble)
+    }
+
+    /// Whether other rules could be better: models may stand in each other's way, and what batches take is known beforehand.
+    pub(crate) fn may_be_contested(&self) -> bool {
+        let is_spread = |spec: &Arc<ModelSpec>| {
+            spec.profiles.iter().flatten().any(|profile| profile.spread().is_some())
+        };
+        (self.rules.gather != Gather::Priced || self.rank.may_block())
+            && !self.specs.iter().flatten().any(is_spread)
+    }
+
+    fn set_profile(&mut self, now: Time, model: ModelId, spec: Arc<ModelSpec>) {
+        let Some(Some(machine)) = self.models.get_mut(model.index()) else { return };
+        for (class, _) in machine.candidates() {
+            self.rank.inform_candidate(now, model, class, None);
+        }
+        let limited = limited(&spec, self.longest);
+        machine.set_profile(&limited, self.market.signal());
+        self.rank.set_tables(model, &limited);
+        self.specs[model.index()] = Some(spec);
+        self.timers.set(model.index(), now); // What became hopeless goes at once.
     }
 
     /// Queues or drops a request; true, if an executor may have to be granted because of it. It comes in pieces, which are in registers:
@@ -183,6 +263,7 @@ impl Dispatcher {
             self.rank.set_need(model, machine.need());
             let (before, after) = machine.news();
             self.market.report(Some(before), Some(after));
+            self.is_in_trouble |= after.bad > TROUBLE;
             self.rank.set_pause(self.market.pause());
         }
     }
@@ -193,14 +274,17 @@ impl Dispatcher {
             Event::AddModel { model, spec, .. } => {
                 if model.index() >= self.models.len() {
                     self.models.resize_with(model.index() + 1, || None);
+                    self.specs.resize(model.index() + 1, None);
                     self.timers.grow(model.index() + 1);
                     self.rank.grow(model.index() + 1);
                 }
                 let slot = &mut self.models[model.index()];
                 assert!(slot.is_none(), "model {model} was added twice");
-                *slot = Some(ModelMachine::new(now, &spec, self.rules, self.network));
+                let limited = limited(&spec, self.longest);
+                *slot = Some(ModelMachine::new(now, &limited, self.rules, self.network));
                 self.rank.set_data(model, spec.data);
-                self.rank.set_tables(model, &spec);
+                self.rank.set_tables(model, &limited);
+                self.specs[model.index()] = Some(spec);
                 self.market.report(None, Some(Report::default()));
             }
             Event::Cancel { model, request, deadline } => {
@@ -227,20 +311,11 @@ impl Dispatcher {
                 self.market.set_executors(self.rank.executors(), self.rank.main_class());
             }
             Event::Late { by } => self.market.set_slack(by),
-            Event::Profile { model, spec } => {
-                let machine = self.models.get_mut(model.index()).and_then(Option::as_mut);
-                if let Some(machine) = machine {
-                    for (class, _) in machine.candidates() {
-                        self.rank.inform_candidate(now, model, class, None);
-                    }
-                    machine.set_profile(&spec, self.market.signal());
-                    self.rank.set_tables(model, &spec);
-                    self.timers.set(model.index(), now); // What became hopeless goes at once.
-                }
-            }
+            Event::Profile { model, spec } => self.set_profile(now, model, spec),
             Event::RemoveModel { model } => {
                 let slot = self.models.get_mut(model.index());
                 if let Some(mut machine) = slot.and_then(Option::take) {
+                    self.specs[model.index()] = None;
                     self.market.report(Some(machine.reported()), None);
                     self.rank.set_need(model, Need::default());
                     for request in machine.clear() {

@@ -4,6 +4,7 @@
 //! the same events give the same actions, byte for byte. The simulator and the server are two loops around
 //! [`Dispatch::handle`] and [`Dispatch::next_wakeup`].
 
+mod adaptive;
 mod baseline;
 mod blocking;
 mod company;
@@ -25,6 +26,7 @@ mod shard;
 mod spread;
 mod tuning;
 
+pub use adaptive::Adaptive;
 pub use baseline::orloj::{HullQueue, Point};
 pub use blocking::Need;
 pub use dispatcher::Dispatcher;

@@ -114,6 +114,11 @@ impl ModelMachine {
         }
     }
 
+    /// It goes by other rules from now on; `set_profile` must follow.
+    pub(crate) fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
     /// The model turned out to be faster or slower. Who waits stays; `wake` must follow, for those who can
     /// no longer be in time.
     pub fn set_profile(&mut self, spec: &ModelSpec, signal: &Signal) {
@@ -393,7 +398,7 @@ impl ModelMachine {
     #[inline]
     fn note(&mut self, sent: usize, lost: usize, signal: &Signal) {
         if self.is_priced() {
-            self.tuning.note(sent, lost, self.slo, signal);
+            self.tuning.note(sent, lost, self.slo, self.pace.rate(), signal);
         }
     }
 

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use fermata_core::Span;
 
+use crate::adaptive::Adaptive;
 use crate::baseline::{Central, Clipper, Clockwork, Nexus, Orloj, Shepherd, TfServing};
 use crate::baseline::{orloj, tf_serving};
 use crate::dispatcher::Dispatcher;
@@ -14,6 +15,8 @@ use crate::rules::{Gather, Rules, Spare, Timeout, Window};
 /// A policy that can be simulated or served with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Policy {
+    /// The model and rank machines under the default rules, and under others where those lose fewer requests.
+    Adaptive(Spare),
     /// Batch sizes by trial and error, lazy dropping.
     Clipper,
     /// Plans ahead, the most urgent batch first.
@@ -40,9 +43,9 @@ pub enum Policy {
 
 impl Policy {
     /// The default.
-    pub const FERMATA: Self = Self::Rules(Rules::FERMATA);
+    pub const FERMATA: Self = Self::Adaptive(Spare::Latency);
     /// The default where spare executors can be given away.
-    pub const RELEASE: Self = Self::Rules(Rules::RELEASE);
+    pub const RELEASE: Self = Self::Adaptive(Spare::Release);
 
     /// The names of all policies that need no parameter, the default first.
     pub fn names() -> &'static [&'static str] {
@@ -62,6 +65,7 @@ impl Policy {
     /// The same with this use of spare executors; policies that know no price have none.
     pub fn with_spare(self, spare: Spare) -> Self {
         match self {
+            Self::Adaptive(_) => Self::Adaptive(spare),
             Self::Rules(Rules { window: Window::Priced(_), gather }) => {
                 Self::Rules(Rules { window: Window::Priced(spare), gather })
             }
@@ -69,9 +73,19 @@ impl Policy {
         }
     }
 
+    /// The rules that it begins with, if it is the model and rank machines under some rules.
+    pub fn rules(self) -> Option<Rules> {
+        match self {
+            Self::Adaptive(spare) => Some(Rules::priced(spare)),
+            Self::Rules(rules) => Some(rules),
+            _ => None,
+        }
+    }
+
     /// A dispatcher without models and executors.
     pub fn dispatcher(self, network: Network) -> Box<dyn Dispatch> {
         match self {
+            Self::Adaptive(spare) => Box::new(Adaptive::new(spare, network)),
             Self::Clipper => Box::new(Central::new(Clipper::default(), network)),
             Self::Clockwork => Box::new(Central::new(Clockwork::default(), network)),
             Self::Nexus => Box::new(Nexus::new(network)),
@@ -94,6 +108,8 @@ impl FromStr for Policy {
             "clockwork" => return Ok(Self::Clockwork),
             "fermata:latency" => return Ok(Self::FERMATA),
             "fermata:release" => return Ok(Self::RELEASE),
+            "fermata:fixed" => return Ok(Self::Rules(Rules::FERMATA)),
+            "fermata:release:fixed" => return Ok(Self::Rules(Rules::RELEASE)),
             "nexus" => return Ok(Self::Nexus),
             "shepherd" => return Ok(Self::Shepherd),
             _ => {}
@@ -164,6 +180,8 @@ fn unknown(text: &str) -> String {
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Rules { window, gather } = match self {
+            Self::Adaptive(Spare::Latency) => return write!(f, "fermata"),
+            Self::Adaptive(Spare::Release) => return write!(f, "fermata:release"),
             Self::Clipper => return write!(f, "clipper"),
             Self::Clockwork => return write!(f, "clockwork"),
             Self::Nexus => return write!(f, "nexus"),
@@ -178,8 +196,8 @@ impl fmt::Display for Policy {
             Self::Rules(rules) => rules,
         };
         match window {
-            Window::Priced(Spare::Latency) => write!(f, "fermata")?,
-            Window::Priced(Spare::Release) => write!(f, "fermata:release")?,
+            Window::Priced(Spare::Latency) => write!(f, "fermata:fixed")?,
+            Window::Priced(Spare::Release) => write!(f, "fermata:release:fixed")?,
             Window::Deferred => write!(f, "deferred")?,
             Window::Eager => write!(f, "eager")?,
             Window::Timeout(Timeout::Fixed(span)) => write!(f, "timeout:{}ms", span.as_ms())?,
@@ -205,7 +223,9 @@ mod tests {
             "orloj",
             "orloj:0.01",
             "fermata",
+            "fermata:fixed",
             "fermata:release",
+            "fermata:release:fixed",
             "shepherd",
             "tfserving:2.5ms,16",
         ] {

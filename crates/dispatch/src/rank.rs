@@ -65,6 +65,8 @@ pub struct RankMachine {
     data: Vec<Span>,
     /// Whether batches may not block others.
     unblocks: bool,
+    /// Whether that was so at any time: then it is known when executors are free.
+    keeps_ends: bool,
     /// By model; where batches may not block others.
     needs: Vec<Need>,
     /// How many models are not quiet.
@@ -94,7 +96,7 @@ struct ClassRank {
     asks: Vec<Ask>,
     /// By model: how long batches take.
     tables: Vec<Option<Table>>,
-    /// When busy executors are free; where batches may not block others.
+    /// When busy executors are free; where that is kept.
     ends: MinTree,
     /// An executor is kept free until then, though a candidate waits.
     kept_until: Time,
@@ -120,9 +122,23 @@ impl RankMachine {
         Self { network, ..Self::default() }
     }
 
-    /// The same where no batch may block others. It has to be told how long batches take, and what models need.
-    pub fn unblocking(network: Network) -> Self {
-        Self { unblocks: true, ..Self::new(network) }
+    /// Whether no batch may block others. Then it has to be told how long batches take, and what models need.
+    pub fn set_unblocking(&mut self, unblocks: bool) {
+        self.unblocks = unblocks;
+        self.keeps_ends |= unblocks;
+    }
+
+    /// When each batch that was given is expected to end, and where.
+    pub fn batch_ends(&self) -> impl Iterator<Item = (Time, ExecutorId)> {
+        self.executors.iter().enumerate().flat_map(|(at, executor)| {
+            let mut end = executor.free_at;
+            let latencies = executor.latencies[..usize::from(executor.batches)].iter().rev();
+            latencies.map(move |&latency| {
+                let this = end;
+                end = end - latency;
+                (this, ExecutorId(at as u32))
+            })
+        })
     }
 
     /// How many executors are idle.
@@ -195,7 +211,7 @@ impl RankMachine {
             state.free_at = now;
             let class = &mut self.classes[state.class.index()];
             class.free.clear(executor.index());
-            if self.unblocks {
+            if self.keeps_ends {
                 class.ends.clear(executor.index());
             }
             class.idle.insert(executor.index());
@@ -331,7 +347,7 @@ impl RankMachine {
         state.batches += 1;
         state.free_at = start + latency;
         let (leaving, free_at) = (state.leaving, state.free_at);
-        if self.unblocks && !leaving {
+        if self.keeps_ends && !leaving {
             let class = state.class.index();
             self.classes[class].ends.set(executor.index(), free_at);
         }

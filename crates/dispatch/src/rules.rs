@@ -68,7 +68,8 @@ impl Rules {
     /// The default where spare executors can be given away.
     pub const RELEASE: Self = Self::priced(Spare::Release);
 
-    const fn priced(spare: Spare) -> Self {
+    /// The default for this use of spare executors.
+    pub const fn priced(spare: Spare) -> Self {
         Self { window: Window::Priced(spare), gather: Gather::Priced }
     }
 }

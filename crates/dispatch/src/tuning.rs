@@ -25,8 +25,12 @@ const COMPANIONS_MIN: f64 = 0.5;
 const UNLIKELY: f64 = 6.0;
 /// The share of lost requests remembers about the last five hundred.
 const BAD_WEIGHT: f64 = 0.002;
-/// How much of its SLO a model moves ahead of others for each lost request above the average.
-const ADVANCE_STEP: f64 = 0.004;
+/// How much of its SLO a model moves ahead of others if as many requests are lost, above the average, as come within its
+/// SLO. So it takes the same time to get ahead, however many come.
+const ADVANCE_SHARE: f64 = 0.2;
+/// The least and the most for each lost request.
+const ADVANCE_MIN: f64 = 0.001;
+const ADVANCE_MAX: f64 = 0.024;
 /// Models no longer move ahead of each other when this share of all requests is lost.
 const FAIR_UNTIL: f64 = 0.05;
 
@@ -165,12 +169,14 @@ impl Tuning {
     }
 
     /// This many requests were sent off in time, and this many lost.
-    pub(crate) fn note(&mut self, sent: usize, lost: usize, slo: Span, signal: &Signal) {
+    pub(crate) fn note(&mut self, sent: usize, lost: usize, slo: Span, rate: f64, signal: &Signal) {
         let (sent, lost) = (sent as f64, lost as f64);
         let all = sent + lost;
         self.report.bad += (lost / all - self.report.bad) * (BAD_WEIGHT * all).min(1.0);
         let fair = (1.0 - signal.bad / FAIR_UNTIL).max(0.0);
-        let ahead = self.ahead + ADVANCE_STEP * (lost - signal.bad * all);
+        let within_slo = rate * slo.0 as f64;
+        let step = (ADVANCE_SHARE / within_slo).clamp(ADVANCE_MIN, ADVANCE_MAX);
+        let ahead = self.ahead + step * (lost - signal.bad * all);
         self.ahead = ahead.clamp(0.0, fair);
         self.advance = Span((self.ahead * slo.0 as f64) as u64);
     }
@@ -282,13 +288,13 @@ mod tests {
     fn a_model_that_loses_more_than_others_moves_ahead_and_back() {
         let (mut tuning, slo) = (Tuning::default(), Span(1_000_000));
         let signal = Signal { bad: 0.01, ..Signal::default() };
-        tuning.note(9, 1, slo, &signal);
+        tuning.note(9, 1, slo, 0.0, &signal);
         let latest = Time(10_000_000);
         assert!(tuning.urgency(latest) < latest);
-        tuning.note(1000, 0, slo, &signal);
+        tuning.note(1000, 0, slo, 0.0, &signal);
         assert_eq!(tuning.urgency(latest), latest);
         let overload = Signal { bad: 0.3, ..Signal::default() };
-        tuning.note(0, 100, slo, &overload);
+        tuning.note(0, 100, slo, 0.0, &overload);
         assert_eq!(tuning.urgency(latest), latest, "in overload nobody moves ahead");
     }
 }

@@ -11,14 +11,16 @@ use fermata_core::{
 use fermata_dispatch::{Action, Actions, BATCHES_MAX, Dispatch, Event, ModelSpec, Network, Policy};
 use proptest::prelude::*;
 
-const POLICIES: [&str; 12] = [
+const POLICIES: [&str; 14] = [
     "clipper",
     "clockwork",
     "deferred",
     "deferred-prefix",
     "eager",
     "fermata",
+    "fermata:fixed",
     "fermata:release",
+    "fermata:release:fixed",
     "nexus",
     "orloj",
     "shepherd",

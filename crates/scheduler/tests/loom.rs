@@ -208,7 +208,13 @@ fn run_hub(
             hub.done(NOW, executor);
         }
         posts.drain(|model, [size, answered]| {
-            let candidate = Candidate { size: size as u32, ready: NOW, latest: NOW, urgency: NOW, due_last: NOW };
+            let candidate = Candidate {
+                size: size as u32,
+                ready: NOW,
+                latest: NOW,
+                urgency: NOW,
+                due_last: NOW,
+            };
             let post = Post { candidate, answered: answered as u32 };
             hub.post(NOW, ModelId(model as u32), ClassId(0), &post);
         });

@@ -1,11 +1,11 @@
 //! What the spare executors of each pool are for.
 
-use fermata_dispatch::{Policy, Rules, Spare, Window};
+use fermata_dispatch::{Policy, Spare, Window};
 
 /// The use of spare executors under a policy; `None` under one that knows of none.
 pub fn spare_of(policy: Policy) -> Option<Spare> {
-    match policy {
-        Policy::Rules(Rules { window: Window::Priced(spare), .. }) => Some(spare),
+    match policy.rules()?.window {
+        Window::Priced(spare) => Some(spare),
         _ => None,
     }
 }
@@ -19,6 +19,8 @@ pub(crate) fn policy_of(policy: Policy, said: Option<Spare>, is_planned: bool) -
 
 #[cfg(test)]
 mod tests {
+    use fermata_dispatch::Rules;
+
     use super::*;
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fermata_dispatch::{Dispatcher, Policy};
+use fermata_dispatch::{Adaptive, Dispatcher, Policy};
 
 use crate::feed::Drawn;
 use crate::scenario::Scenario;
@@ -56,6 +56,10 @@ pub fn run_drawn(
     let network = scenario.network;
     match policy {
         // The loop is compiled for our own dispatcher, without calls through a pointer.
+        Policy::Adaptive(spare) => {
+            let mut dispatcher = Adaptive::new(spare, network);
+            simulate_drawn(scenario, drawn, factor, &mut dispatcher, bad_max)
+        }
         Policy::Rules(rules) => {
             let mut dispatcher = Dispatcher::new(rules, network);
             simulate_drawn(scenario, drawn, factor, &mut dispatcher, bad_max)

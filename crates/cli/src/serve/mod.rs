@@ -157,9 +157,9 @@ pub(crate) fn library_folders() -> Vec<PathBuf> {
 fn check_policy(text: &str) -> Result<Policy, InputError> {
     let refuse = |reason| InputError::Argument { name: "--policy", reason };
     let policy: Policy = text.parse().map_err(refuse)?;
-    match policy {
-        Policy::Rules(_) => Ok(policy),
-        _ => Err(refuse(format!(
+    match policy.rules() {
+        Some(_) => Ok(policy),
+        None => Err(refuse(format!(
             "'{text}' can be simulated, but not served with: choose fermata, deferred, eager or timeout:..."
         ))),
     }

@@ -27,9 +27,6 @@ impl RankMachine {
 
     /// What a model needs that is not to be blocked.
     pub fn set_need(&mut self, model: ModelId, need: Need) {
-        if !self.unblocks {
-            return;
-        }
         let moment = if need.rate > 0.0 { Time(need.bears.0) } else { Time::NEVER };
         let before = std::mem::replace(&mut self.needs[model.index()], need);
         self.asked += usize::from(need.rate > 0.0);
@@ -86,8 +83,8 @@ impl RankMachine {
 
     /// Whether some model may have to wait for an executor longer than it can bear.
     #[inline]
-    pub(super) fn may_block(&self) -> bool {
-        self.asked > 1 && self.bears.earliest().0 <= self.borne.0
+    pub(crate) fn may_block(&self) -> bool {
+        self.unblocks && self.asked > 1 && self.bears.earliest().0 <= self.borne.0
     }
 
     /// Who may need an executor while a batch runs for this long.

@@ -261,8 +261,7 @@ pub fn in_pieces(policy: Policy, recorded: bool, resized: bool) -> Result<Rules,
         _ if recorded => {
             Err("a recording needs the dispatcher in one piece: --record goes with 0 only")
         }
-        Policy::Rules(rules) => Ok(rules),
-        _ => Err("this policy decides in one piece: it goes with 0 only"),
+        _ => policy.rules().ok_or("this policy decides in one piece: it goes with 0 only"),
     }
 }
 

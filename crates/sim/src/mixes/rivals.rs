@@ -51,37 +51,36 @@ const UNLIMITED: [&str; 10] = [
 /// The limits on how long a batch is, as shares of the tightest objective.
 const LIMITS: [f64; 9] = [0.23, 0.33, 0.47, 0.67, 0.95, 1.4, 2.0, 3.0, 4.5];
 
-/// All rivals of the default policy: policies without a limit, and both eager batching and `ours`,
-/// the default policy itself, with limits.
-pub fn rivals(ours: Policy) -> Vec<Rival> {
+/// The policies that are tried with limits: eager batching, and the default rules. The default
+/// policy itself compares limits.
+const LIMITED: [&str; 2] = ["eager", "fermata:fixed"];
+
+/// All rivals of the default policy: policies without a limit, and both eager batching and the
+/// default rules with limits.
+pub fn rivals() -> Vec<Rival> {
     let unlimited = UNLIMITED.iter().map(|name| Rival::unlimited(name));
     let limited = LIMITS.iter().flat_map(|&limit| {
-        let each = eager_and(ours).into_iter();
-        each.map(move |(name, policy)| Rival {
+        let each = LIMITED.iter();
+        each.map(move |name| Rival {
             name: format!("{name}<{limit}"),
-            policy,
+            policy: named(name),
             limit: Some(Limit::OfTightest(limit)),
         })
     });
     unlimited.chain(limited).collect()
 }
 
-/// Eager batching, and it and `ours` with each of these limits.
-pub fn limited_rivals(ours: Policy, limits_ms: &[f64]) -> Vec<Rival> {
+/// Eager batching, and it and the default rules with each of these limits.
+pub fn limited_rivals(limits_ms: &[f64]) -> Vec<Rival> {
     let limited = limits_ms.iter().flat_map(|&ms| {
-        let each = eager_and(ours).into_iter();
-        each.map(move |(name, policy)| Rival {
+        let each = LIMITED.iter();
+        each.map(move |name| Rival {
             name: format!("{name}, {ms} ms"),
-            policy,
+            policy: named(name),
             limit: Some(Limit::Fixed(Span::from_ms(ms))),
         })
     });
     [Rival::unlimited("eager")].into_iter().chain(limited).collect()
-}
-
-/// The policies that are tried with limits.
-fn eager_and(ours: Policy) -> [(&'static str, Policy); 2] {
-    [("eager", named("eager")), ("fermata", ours)]
 }
 
 fn named(name: &str) -> Policy {
@@ -141,8 +140,8 @@ mod tests {
     fn the_best_rival_has_the_highest_goodput_of_all() {
         let mix = two_models(1);
         let drawn = DrawnMix::new(&mix, 3_000, 0.005);
-        let rivals = limited_rivals(Policy::FERMATA, &[0.5, 2.0]);
-        assert_eq!(rivals[2].name, "fermata, 0.5 ms");
+        let rivals = limited_rivals(&[0.5, 2.0]);
+        assert_eq!(rivals[2].name, "fermata:fixed, 0.5 ms");
         let best = drawn.best_rival(&rivals);
         let each = rivals.iter().map(|rival| {
             let found = drawn.search(&rival.scenario(&drawn), rival.policy, 1.0);
@@ -155,8 +154,8 @@ mod tests {
     #[test]
     fn rivals_are_named_apart() {
         let names: std::collections::BTreeSet<String> =
-            rivals(Policy::FERMATA).into_iter().map(|rival| rival.name).collect();
+            rivals().into_iter().map(|rival| rival.name).collect();
         assert_eq!(names.len(), UNLIMITED.len() + 2 * LIMITS.len());
-        assert!(names.contains("fermata<0.95") && names.contains("timeout:20%"));
+        assert!(names.contains("fermata:fixed<0.95") && names.contains("timeout:20%"));
     }
 }

@@ -42,7 +42,7 @@ fn measure(
     let zoos = zoos(bench)?;
     let count = bench.args.mixes.unwrap_or(if bench.suite.quick { QUICK_MIXES } else { MIXES });
     let seeds: Vec<u64> = (first..first.saturating_add(count)).collect();
-    let rivals = rivals(Policy::FERMATA);
+    let rivals = rivals();
     let comparisons = bench.spread(&seeds, |&seed| {
         let mix = draw(&zoos, seed);
         let drawn = DrawnMix::new(&mix, mix.requests(), PRECISION);
@@ -57,8 +57,8 @@ fn measure(
          at least 1.5 times what it takes behind another model's) to 200 ms; equal or Zipf (0.9) \
          rates; Poisson or Gamma (0.2) arrivals. The best of {} other policies on each mix: \
          deferred, eager, five timeouts, Clockwork, Shepherd, Nexus, and both eager batching and \
-         the default policy itself with nine limits on the length of a batch, as shares of the \
-         tightest objective. Goodputs are searched to {:.1} %.",
+         the default rules (fermata:fixed, which compares nothing) with nine limits on the length \
+         of a batch, as shares of the tightest objective. Goodputs are searched to {:.1} %.",
         grouped(count as f64, 0),
         first,
         first.saturating_add(count - 1),

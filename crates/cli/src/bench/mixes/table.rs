@@ -1,6 +1,5 @@
 //! The goodput of the four named mixes, beside that of the best limit on the length of batches.
 
-use fermata_dispatch::Policy;
 use fermata_sim::mixes::{DrawnMix, limited_rivals};
 
 use super::Bench;
@@ -50,7 +49,7 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
 fn measure(bench: &Bench<'_>, cases: &[Case]) -> Vec<Found> {
     let quick = bench.suite.quick;
     let precision = if quick { QUICK_PRECISION } else { PRECISION };
-    let rivals = limited_rivals(Policy::FERMATA, &LIMITS_MS);
+    let rivals = limited_rivals(&LIMITS_MS);
     // The search for the best limit takes longest, and so comes first.
     let columns = [None].into_iter().chain(POLICIES.map(Some));
     let jobs: Vec<(&Case, Option<&str>)> =

@@ -62,7 +62,7 @@ fn configure(args: &SchedulerArgs) -> Result<(Trial, String), InputError> {
         Ok(policy) => policy,
         Err(reason) => return refuse("--policy", reason),
     };
-    let Policy::Rules(rules) = policy else {
+    let Some(rules) = policy.rules() else {
         return refuse("--policy", format!("{policy} has no machines that run on threads"));
     };
     for (name, number) in [("--models", args.models), ("--gpus", args.gpus)] {
@@ -89,7 +89,7 @@ fn configure(args: &SchedulerArgs) -> Result<(Trial, String), InputError> {
             pin: args.pin,
             seed: args.seed,
         },
-        policy.to_string(),
+        name_of(rules),
     ))
 }
 
@@ -114,5 +114,6 @@ fn threads(args: &SchedulerArgs) -> usize {
 
 /// Whether it is the rule of a paper, for the tables.
 fn name_of(rules: Rules) -> String {
-    Policy::Rules(rules).to_string()
+    // On threads nothing else is tried: fixed rules go without saying.
+    Policy::Rules(rules).to_string().replace(":fixed", "")
 }

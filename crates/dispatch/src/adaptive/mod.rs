@@ -1,0 +1,231 @@
+//! The default policy: a dispatcher whose rules are compared with others while it loses requests.
+//!
+//! The dispatcher is a plain value, so it can be copied, and the copies can be played requests: those that came lately, in
+//! another order. Where a pool loses requests, copies under other rules are played the same requests, and the rules that
+//! lose least are used. While nothing is lost, this costs the note of each request.
+
+mod arrivals;
+mod contest;
+mod shadow;
+mod variant;
+
+use fermata_core::{Span, Time};
+
+use self::arrivals::{Arrival, Arrivals};
+use self::contest::{Contest, Findings};
+use self::variant::{DEFAULT, VARIANTS, variants};
+pub(crate) use self::variant::{Variant, limited};
+use crate::dispatcher::Dispatcher;
+use crate::event::{Action, Actions, Dispatch, Event, Network};
+use crate::rules::{Rules, Spare};
+
+/// A contest begins when so many requests have come since the last one; with each contest twice as many.
+const GAP_MIN: u64 = 256;
+const GAP_MAX: u64 = 1 << 18;
+/// The pattern of arrivals is looked at after every so many requests.
+const LOOK: usize = 512;
+/// It is another one, if the mean gap between requests is so many times as long or short,
+const OTHER_GAP: f64 = 1.6;
+/// or if this share of the requests is for other models than before, counted twice.
+const OTHER_SHARES: f64 = 0.5;
+/// Sooner than that it is seen that hardly anything comes any more: so many requests take so many times as long.
+const SILENCES: [(usize, f64); 2] = [(8, 8.0), (32, 3.5)];
+/// A share of requests lost that is reason for another contest.
+const TROUBLE: f64 = 0.005;
+/// To play a request to a copy takes about this long.
+const PLAY: Span = Span(1_000);
+/// A contest takes this part of a processor's time,
+const TIME_SHARE: u64 = 2;
+/// and no event waits for it longer than this.
+const DELAY_MAX: Span = Span(100_000);
+
+/// A dispatcher and what is known of its arrivals.
+#[derive(Clone, Debug)]
+pub struct Adaptive {
+    live: Dispatcher,
+    arrivals: Arrivals,
+    /// Whether there is more to do after an event than to note it.
+    is_alert: bool,
+    spare: Spare,
+    /// As of the last contest.
+    variants: [Variant; VARIANTS],
+    /// The variant in use.
+    chosen: usize,
+    contest: Option<Box<Contest>>,
+    findings: Findings,
+    /// The number of requests at which the next contest may begin, and from then to the one after it.
+    next: u64,
+    gap: u64,
+    /// The number of requests at which the pattern is looked at next.
+    look: u64,
+    /// How many requests were lost since the last look.
+    lost: u64,
+    /// Whether too many were lost then.
+    is_troubled: bool,
+    pattern: Pattern,
+    /// When the last event was, and what may be used of the time since then.
+    last: Time,
+    credit: Span,
+}
+
+/// How requests come.
+#[derive(Clone, Debug, Default)]
+struct Pattern {
+    /// The mean gap, in nanoseconds.
+    gap: f64,
+    /// By model, its share of the requests.
+    shares: Vec<f64>,
+}
+
+impl Adaptive {
+    /// A pool without executors and models.
+    pub fn new(spare: Spare, network: Network) -> Self {
+        Self {
+            live: Dispatcher::new(Rules::priced(spare), network),
+            arrivals: Arrivals::default(),
+            is_alert: false,
+            spare,
+            variants: variants(spare, Span::MAX),
+            chosen: DEFAULT,
+            contest: None,
+            findings: Findings::default(),
+            next: GAP_MIN,
+            gap: GAP_MIN,
+            look: 0,
+            lost: 0,
+            is_troubled: false,
+            pattern: Pattern::default(),
+            last: Time::START,
+            credit: Span::ZERO,
+        }
+    }
+
+    /// After an event, while requests are lost or other rules than the default are used.
+    #[cold]
+    fn attend(&mut self, now: Time, actions: &[Action]) {
+        let is_drop = |action: &&Action| matches!(action, Action::Drop { .. });
+        self.lost += actions.iter().filter(is_drop).count() as u64;
+        self.credit = (self.credit + Span((now - self.last).0 / TIME_SHARE)).min(DELAY_MAX);
+        self.last = now;
+        if let Some(contest) = &mut self.contest {
+            let requests = (self.credit.0 / PLAY.0) as usize;
+            self.credit = Span(self.credit.0 % PLAY.0);
+            if let Some(winner) = contest.go_on(requests, &mut self.findings) {
+                self.contest = None;
+                self.choose(now, winner);
+            }
+            return;
+        }
+        self.look_at_pattern(now);
+        if self.arrivals.count() >= self.next {
+            let is_troubled = self.live.take_trouble() || self.is_troubled;
+            if (is_troubled || self.chosen != DEFAULT) && self.live.may_be_contested() {
+                self.begin_contest(now);
+            }
+        }
+        self.is_alert = self.contest.is_some() || self.chosen != DEFAULT;
+    }
+
+    fn begin_contest(&mut self, now: Time) {
+        self.gap = (2 * self.gap).min(GAP_MAX);
+        self.next = self.arrivals.count() + self.gap;
+        self.is_troubled = false;
+        self.pattern = self.seen(usize::MAX);
+        self.findings.fade();
+        let tightest = self.live.tightest(&self.pattern.shares);
+        self.variants = variants(self.spare, tightest);
+        let contest = Contest::new(now, &self.live, self.variants, self.chosen, &self.arrivals);
+        self.contest = Some(Box::new(contest));
+    }
+
+    fn choose(&mut self, now: Time, variant: usize) {
+        if variant != self.chosen {
+            self.chosen = variant;
+            self.live.adopt(now, &self.variants[variant]);
+        }
+    }
+
+    /// Whether requests come in another way than when the variants were compared.
+    fn look_at_pattern(&mut self, now: Time) {
+        if self.chosen == DEFAULT && self.gap == GAP_MIN {
+            return;
+        }
+        let is_silent = |&(requests, times): &(usize, f64)| {
+            let usual = self.pattern.gap * requests as f64;
+            self.arrivals.duration_of(requests).is_some_and(|took| took.0 as f64 > usual * times)
+        };
+        if SILENCES.iter().any(is_silent) {
+            self.forget(now);
+        } else if self.arrivals.count() >= self.look {
+            self.is_troubled = self.lost as f64 > TROUBLE * LOOK as f64;
+            self.lost = 0;
+            self.look = self.arrivals.count() + LOOK as u64;
+            if self.arrivals.known() > LOOK && self.seen(LOOK).is_other_than(&self.pattern) {
+                self.forget(now);
+            }
+        }
+    }
+
+    /// What was found does not hold any more.
+    fn forget(&mut self, now: Time) {
+        self.arrivals.forget_before(LOOK);
+        self.contest = None;
+        self.findings = Findings::default();
+        self.gap = GAP_MIN;
+        self.next = self.arrivals.count() + GAP_MIN;
+        self.choose(now, DEFAULT);
+    }
+
+    /// The pattern of the last `most` requests.
+    fn seen(&self, most: usize) -> Pattern {
+        let requests = most.min(self.arrivals.known().saturating_sub(1));
+        let duration = self.arrivals.duration_of(requests).unwrap_or_default();
+        let mut shares = vec![0.0; self.live.models()];
+        for arrival in self.arrivals.last(requests) {
+            if let Some(share) = shares.get_mut(arrival.model.index()) {
+                *share += 1.0 / requests as f64;
+            }
+        }
+        Pattern { gap: duration.0 as f64 / requests.max(1) as f64, shares }
+    }
+}
+
+impl Pattern {
+    fn is_other_than(&self, other: &Self) -> bool {
+        let ratio = self.gap / other.gap;
+        let shares = self.shares.iter().zip(&other.shares);
+        let moved: f64 = shares.map(|(share, before)| (share - before).abs()).sum();
+        !(1.0 / OTHER_GAP..=OTHER_GAP).contains(&ratio) || moved > OTHER_SHARES
+    }
+}
+
+impl Dispatch for Adaptive {
+    // As for the dispatcher itself: of an event that is made where it is handled, only its own arm is left.
+    #[inline(always)]
+    fn handle(&mut self, now: Time, event: Event, actions: &mut Actions) {
+        let first = actions.list.len();
+        let is_other_pool = match event {
+            Event::Arrive { model, deadline, kind, .. } => {
+                self.arrivals.note(Arrival { at: now, slack: deadline - now, model, kind });
+                false
+            }
+            Event::Done { .. } | Event::Wakeup => false,
+            Event::Cancel { .. } | Event::Late { .. } | Event::Profile { .. } => false,
+            Event::AddModel { .. } | Event::RemoveModel { .. } => true,
+            Event::Fail { .. } | Event::Join { .. } | Event::Leave { .. } => true,
+        };
+        self.live.handle(now, event, actions);
+        if is_other_pool {
+            self.arrivals.forget_before(0);
+            self.forget(now);
+        }
+        if self.is_alert || self.live.is_in_trouble() {
+            self.attend(now, &actions.list[first..]);
+        }
+    }
+
+    #[inline]
+    fn next_wakeup(&self) -> Time {
+        self.live.next_wakeup()
+    }
+}

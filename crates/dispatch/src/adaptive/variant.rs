@@ -1,0 +1,92 @@
+//! The rules that a contest compares.
+
+use std::sync::Arc;
+
+use fermata_core::{Profile, Span};
+
+use crate::event::ModelSpec;
+use crate::rules::{Gather, Rules, Spare, Timeout, Window};
+
+/// Rules, with or without a limit on how long a batch is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Variant {
+    pub(crate) rules: Rules,
+    /// The longest batch of more than one request.
+    pub(crate) longest: Span,
+}
+
+/// How many variants there are.
+pub(super) const VARIANTS: usize = 13;
+/// The default rules, first in every list of variants.
+pub(super) const DEFAULT: usize = 0;
+
+/// Limits on a batch under the default rules, as multiples of the tightest objective.
+const LIMITS: [f64; 6] = [4.5, 3.0, 2.0, 1.4, 0.95, 0.67];
+const EAGER_LIMITS: [f64; 2] = [3.0, 0.95];
+const TIMEOUTS_PERCENT: [u32; 2] = [5, 20];
+
+/// All variants of a pool whose tightest objective is `tightest`, the default rules first.
+pub(super) fn variants(spare: Spare, tightest: Span) -> [Variant; VARIANTS] {
+    let limit = |times: f64| Span((tightest.0 as f64 * times) as u64);
+    let default = Rules::priced(spare);
+    let other = match spare {
+        Spare::Latency => Rules::RELEASE,
+        Spare::Release => Rules::FERMATA,
+    };
+    let timeout = |percent| Rules {
+        window: Window::Timeout(Timeout::PercentOfSlo(percent)),
+        gather: Gather::EarlyDrop,
+    };
+    let unlimited = [default, other, Rules::DEFERRED].into_iter();
+    let unlimited = unlimited.chain(TIMEOUTS_PERCENT.map(timeout));
+    let limited = LIMITS.map(|times| (default, limit(times))).into_iter();
+    let limited = limited.chain(EAGER_LIMITS.map(|times| (Rules::EAGER, limit(times))));
+    let mut all = [Variant { rules: default, longest: Span::MAX }; VARIANTS];
+    let each = unlimited.map(|rules| (rules, Span::MAX)).chain(limited);
+    for (place, (rules, longest)) in all.iter_mut().zip(each) {
+        *place = Variant { rules, longest };
+    }
+    all
+}
+
+/// The same model with no batch longer than `longest`, but for batches of one request.
+pub(crate) fn limited(spec: &Arc<ModelSpec>, longest: Span) -> Arc<ModelSpec> {
+    if longest == Span::MAX {
+        return spec.clone();
+    }
+    let mut limited = ModelSpec::clone(spec);
+    for profile in limited.profiles.iter_mut().flatten() {
+        let sizes = profile.largest_within(longest).max(1);
+        if sizes < profile.max_batch() {
+            let table = (1..=sizes).map(|size| profile.latency(size));
+            *profile = Arc::new(Profile::from_table(table).expect("a part of a sound profile"));
+        }
+    }
+    Arc::new(limited)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_differ_and_the_default_is_first() {
+        for spare in [Spare::Latency, Spare::Release] {
+            let all = variants(spare, Span::from_ms(10.0));
+            assert_eq!(all[DEFAULT].rules, Rules::priced(spare));
+            assert_eq!(all[DEFAULT].longest, Span::MAX);
+            for (at, variant) in all.iter().enumerate() {
+                assert!(!all[..at].contains(variant), "{variant:?} is there twice");
+            }
+        }
+    }
+
+    #[test]
+    fn a_limited_model_has_batches_up_to_the_limit_and_single_requests() {
+        let ms = Span::from_ms;
+        let profile = Profile::linear(ms(1.0), ms(4.0), ms(30.0)).unwrap();
+        let spec = Arc::new(ModelSpec::uniform(ms(30.0), profile));
+        let most = |longest| limited(&spec, longest).profiles[0].as_ref().unwrap().max_batch();
+        assert_eq!((most(Span::MAX), most(ms(10.0)), most(ms(1.0))), (26, 6, 1));
+    }
+}
