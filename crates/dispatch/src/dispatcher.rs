@@ -88,10 +88,11 @@ impl Dispatcher {
         self.rank.batch_ends()
     }
 
-    /// The shortest objective of the models that are asked for.
-    pub(crate) fn tightest(&self, shares: &[f64]) -> Span {
+    /// The shortest and the longest objective of the models that are asked for.
+    pub(crate) fn objectives(&self, shares: &[f64]) -> (Span, Span) {
         let asked = self.specs.iter().zip(shares).filter(|(_, share)| **share > 0.0);
-        asked.filter_map(|(spec, _)| Some(spec.as_ref()?.slo)).min().unwrap_or(Span::MAX)
+        let slos = asked.filter_map(|(spec, _)| Some(spec.as_ref()?.slo));
+        slos.fold((Span::MAX, Span::ZERO), |(least, most), slo| (least.min(slo), most.max(slo)))
     }
 
     /// Whether a model lost a good deal of its requests since this was last taken.

@@ -3,7 +3,7 @@
 use fermata_core::{KindId, ModelId, Span, Time};
 
 /// How many requests are remembered.
-const KEPT: usize = 8192;
+const KEPT: usize = 16_384;
 /// A stream is made of pieces of so many requests. Within a piece, bursts are as they were.
 const PIECE: usize = 32;
 
@@ -71,8 +71,9 @@ impl Arrivals {
         (requests < self.known).then(|| self.back(0).at - self.back(requests).at)
     }
 
-    /// A stream of `most` requests from `from` on. Equal seeds give equal streams.
-    pub(super) fn stream(&self, seed: u64, from: Time, most: usize) -> Vec<Arrival> {
+    /// A stream of `most` requests from `from` on, with gaps that are `gap` nanoseconds in the mean. Equal seeds give equal
+    /// streams.
+    pub(super) fn stream(&self, seed: u64, from: Time, most: usize, gap: f64) -> Vec<Arrival> {
         let mut stream = Vec::with_capacity(most + PIECE);
         let mut random = SplitMix(seed);
         let mut at = from;
@@ -87,7 +88,17 @@ impl Arrivals {
             }
         }
         stream.truncate(most);
+        scale(&mut stream, from, gap);
         stream
+    }
+}
+
+/// Moves all arrivals so that their mean gap is `gap` nanoseconds.
+fn scale(stream: &mut [Arrival], from: Time, gap: f64) {
+    let Some(last) = stream.last() else { return };
+    let times = gap * stream.len() as f64 / ((last.at - from).0 as f64).max(1.0);
+    for arrival in stream {
+        arrival.at = from + Span(((arrival.at - from).0 as f64 * times) as u64);
     }
 }
 
@@ -125,15 +136,15 @@ mod tests {
     fn a_stream_has_the_gaps_and_the_order_of_what_came() {
         for count in [2, 20, 1_000, 20_000] {
             let arrivals = arrivals(count);
-            let stream = arrivals.stream(1, Time(5_000_000), 300);
+            let stream = arrivals.stream(1, Time(5_000_000), 300, 100.0);
             assert_eq!(stream.len(), 300);
             assert_eq!(stream[0].at, Time(5_000_100));
             assert!(stream.windows(2).all(|pair| pair[1].at - pair[0].at == Span(100)), "{count}");
             let in_order = |pair: &&[Arrival]| pair[1].model.0 == (pair[0].model.0 + 1) % 3;
             assert!(count < 20 || stream.windows(2).filter(in_order).count() > 280, "{count}");
-            assert_eq!(stream, arrivals.stream(1, Time(5_000_000), 300));
+            assert_eq!(stream, arrivals.stream(1, Time(5_000_000), 300, 100.0));
         }
-        assert!(arrivals(1).stream(1, Time::START, 10).is_empty());
+        assert!(arrivals(1).stream(1, Time::START, 10, 100.0).is_empty());
     }
 
     #[test]

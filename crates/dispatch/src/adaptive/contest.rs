@@ -8,9 +8,13 @@ use super::shadow::Shadow;
 use super::variant::{DEFAULT, VARIANTS, Variant};
 use crate::dispatcher::Dispatcher;
 
-/// After so many requests half of the variants leave; the others go on to twice as many, and so on.
+/// After so many requests half of the variants leave; the others go on to twice as many, and so on. Where more come
+/// within the longest objective, it is so many times that.
 const FIRST_ROUND: usize = 2_048;
-const STREAM_MAX: usize = 16_384;
+const FIRST_ROUND_TIMES: usize = 3;
+const STREAM: usize = 16_384;
+const STREAM_TIMES: usize = 12;
+const STREAM_MAX: usize = 131_072;
 /// No more requests are played than this for each that is remembered: they would tell nothing new.
 const TIMES_KNOWN: usize = 16;
 /// A model of which nothing was played has lost this share of requests, with the weight of so many.
@@ -19,17 +23,24 @@ const PRIOR_OFFERED: f64 = 30.0;
 /// The losses of all models count for this much beside those of the model that loses most.
 const OTHERS_WEIGHT: f64 = 0.05;
 /// With every contest, what earlier ones found counts for this much less.
-const MEMORY: f64 = 0.7;
+const MEMORY: f64 = 0.95;
 /// Another variant must lose so much less than the one in use.
 const ADVANTAGE: f64 = 0.9;
 /// Where no model loses more than this share under the default rules, they are used.
 const CALM: f64 = 0.001;
 
-/// What contests found of each variant: how much more it loses than the best, as a logarithm, with its weight.
+/// What contests found of each variant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Findings {
-    sums: [f64; VARIANTS],
-    weights: [f64; VARIANTS],
+    each: [Tally; VARIANTS],
+}
+
+/// By model, what a variant lost, what the default rules lost of the same requests, and how many there were.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    lost: Vec<f64>,
+    by_default: Vec<f64>,
+    offered: Vec<f64>,
 }
 
 /// A contest under way.
@@ -42,7 +53,9 @@ pub(super) struct Contest {
     stream: Vec<Arrival>,
     /// How many requests of the stream are to be played in this round.
     round: usize,
-    /// By model, how many of them are in the stream up to there.
+    /// How many of the first ones do not count.
+    warm_up: usize,
+    /// By model, how many that count are in the stream up to the end of this round.
     offered: Vec<u32>,
     contestants: Vec<Contestant>,
     /// Whose turn it is.
@@ -60,28 +73,22 @@ struct Contestant {
     played: usize,
 }
 
-/// What a contestant has lost.
-#[derive(Clone, Copy, Debug)]
-struct Losses {
-    /// The share of the model that loses most, and a little of all others.
-    score: f64,
-    /// The highest share of any model.
-    worst: f64,
-    /// How many requests that model lost.
-    count: f64,
-}
-
 impl Contest {
-    /// All variants as they would go on from now, of which `chosen` is in use.
+    /// All variants as they would go on from now, of which `chosen` is in use. So many requests as come `within_longest`,
+    /// the longest objective, are played before losses count: until then they are those of the rules before.
     pub(super) fn new(
         now: Time,
         live: &Dispatcher,
         variants: [Variant; VARIANTS],
         chosen: usize,
         arrivals: &Arrivals,
+        gap: f64,
+        within_longest: usize,
     ) -> Self {
-        let most = (TIMES_KNOWN * arrivals.known()).clamp(FIRST_ROUND, STREAM_MAX);
-        let mut stream = arrivals.stream(arrivals.count(), now, most);
+        let first = FIRST_ROUND.max(FIRST_ROUND_TIMES * within_longest).min(STREAM_MAX);
+        let most = STREAM.max(STREAM_TIMES * within_longest).min(STREAM_MAX);
+        let most = (TIMES_KNOWN * arrivals.known()).clamp(first, most);
+        let mut stream = arrivals.stream(arrivals.count(), now, most, gap);
         stream.retain(|arrival| live.serves(arrival.model));
         let contestant = |variant| Contestant { variant, shadow: None, played: 0 };
         let mut contest = Self {
@@ -90,18 +97,19 @@ impl Contest {
             variants,
             stream,
             round: 0,
+            warm_up: within_longest.min(first / 2),
             offered: vec![0; live.models()],
             contestants: (0..VARIANTS).map(contestant).collect(),
             turn: 0,
             chosen,
         };
-        contest.begin_round(FIRST_ROUND);
+        contest.begin_round(first);
         contest
     }
 
     fn begin_round(&mut self, requests: usize) {
         let until = requests.min(self.stream.len());
-        for arrival in &self.stream[self.round..until] {
+        for arrival in &self.stream[self.round.max(self.warm_up).min(until)..until] {
             self.offered[arrival.model.index()] += 1;
         }
         (self.round, self.turn) = (until, 0);
@@ -114,9 +122,9 @@ impl Contest {
                 let until = self.round.min(contestant.played + requests);
                 requests -= until - contestant.played;
                 let rules = &self.variants[contestant.variant];
-                let shadow = contestant
-                    .shadow
-                    .get_or_insert_with(|| Shadow::new(&self.start, self.from, rules));
+                let shadow = contestant.shadow.get_or_insert_with(|| {
+                    Shadow::new(&self.start, self.from, rules, self.warm_up)
+                });
                 self.stream[contestant.played..until].iter().for_each(|next| shadow.play(next));
                 contestant.played = until;
                 if until < self.round {
@@ -134,70 +142,80 @@ impl Contest {
 
     /// Half of the contestants leave. The winner, if there is one.
     fn end_round(&mut self, is_last: bool, findings: &mut Findings) -> Option<usize> {
-        let all: Vec<Losses> = self.contestants.iter().map(|each| self.losses(each)).collect();
-        let best = all.iter().min_by(|a, b| a.score.total_cmp(&b.score)).copied()?;
-        let is_calm = |contestant: &Contestant, losses: &Losses| {
-            contestant.variant == DEFAULT && losses.worst <= CALM
-        };
-        let mut is_default_calm = false;
-        let mut judged = Vec::with_capacity(all.len());
-        for (contestant, losses) in std::mem::take(&mut self.contestants).into_iter().zip(&all) {
-            is_default_calm |= is_calm(&contestant, losses);
-            // Both counts are uncertain; so is their ratio.
-            let (own, other) = (losses.count + 1.0, best.count + 1.0);
-            let weight = 1.0 + own * other / (own + other);
-            let excess = (losses.score / best.score).ln();
-            let at = contestant.variant;
-            let advantage = if at == self.chosen { 0.0 } else { -ADVANTAGE.ln() };
-            let found = findings.with(at, excess, weight);
-            judged.push((found + advantage, (excess, weight), contestant));
+        let is_default = |contestant: &&Contestant| contestant.variant == DEFAULT;
+        let default = self.contestants.iter().find(is_default)?.lost().to_vec();
+        let mut judged = Vec::with_capacity(self.contestants.len());
+        for contestant in std::mem::take(&mut self.contestants) {
+            let variant = contestant.variant;
+            let mut tally = findings.each[variant].clone();
+            tally.add(contestant.lost(), &default, &self.offered);
+            let advantage = if variant == self.chosen { ADVANTAGE } else { 1.0 };
+            judged.push((advantage * tally.excess(), tally, contestant));
         }
         judged.sort_by(|a, b| a.0.total_cmp(&b.0));
         let keep = judged.len().div_ceil(2);
         let is_over = is_last || keep == 1;
-        let winner = judged.first().map(|(_, _, contestant)| contestant.variant);
-        for (place, (_, (excess, weight), contestant)) in judged.into_iter().enumerate() {
-            if is_over || place >= keep {
-                findings.add(contestant.variant, excess, weight);
+        let mut winner = judged.first()?.2.variant;
+        for (place, (_, tally, contestant)) in judged.into_iter().enumerate() {
+            let variant = contestant.variant;
+            if is_over && variant == DEFAULT && tally.is_calm() {
+                winner = DEFAULT;
             }
-            if place < keep || contestant.variant == DEFAULT {
+            if is_over || (place >= keep && variant != DEFAULT) {
+                findings.each[variant] = tally;
+            } else {
                 self.contestants.push(contestant);
             }
         }
-        is_over.then_some(if is_default_calm { Some(DEFAULT) } else { winner }).flatten()
+        is_over.then_some(winner)
     }
+}
 
-    fn losses(&self, contestant: &Contestant) -> Losses {
-        let mut losses = Losses { score: 0.0, worst: 0.0, count: 0.0 };
-        let (mut highest, mut sum) = (0.0_f64, 0.0);
-        let lost = contestant.shadow.as_ref().map_or(&[][..], Shadow::lost);
-        for (&lost, &offered) in lost.iter().zip(&self.offered) {
-            let (lost, offered) = (f64::from(lost), f64::from(offered));
-            let share = (lost + PRIOR_LOST) / (offered + PRIOR_OFFERED);
-            losses.worst = losses.worst.max(lost / offered.max(1.0));
-            sum += share;
-            if share > highest {
-                (highest, losses.count) = (share, lost);
-            }
-        }
-        losses.score = highest + OTHERS_WEIGHT * sum;
-        losses
+impl Contestant {
+    fn lost(&self) -> &[u32] {
+        self.shadow.as_ref().map_or(&[], Shadow::lost)
     }
 }
 
 impl Findings {
     /// Another contest begins.
     pub(super) fn fade(&mut self) {
-        self.sums.iter_mut().chain(&mut self.weights).for_each(|value| *value *= MEMORY);
+        let all = self.each.iter_mut();
+        all.flat_map(Tally::all).flatten().for_each(|value| *value *= MEMORY);
+    }
+}
+
+impl Tally {
+    fn all(&mut self) -> [&mut Vec<f64>; 3] {
+        [&mut self.lost, &mut self.by_default, &mut self.offered]
     }
 
-    /// What is found of a variant, with something new.
-    fn with(&self, variant: usize, excess: f64, weight: f64) -> f64 {
-        (self.sums[variant] + weight * excess) / (self.weights[variant] + weight)
+    fn add(&mut self, lost: &[u32], by_default: &[u32], offered: &[u32]) {
+        for (sums, counts) in self.all().into_iter().zip([lost, by_default, offered]) {
+            sums.resize(counts.len(), 0.0);
+            sums.iter_mut().zip(counts).for_each(|(sum, &count)| *sum += f64::from(count));
+        }
     }
 
-    fn add(&mut self, variant: usize, excess: f64, weight: f64) {
-        self.sums[variant] += weight * excess;
-        self.weights[variant] += weight;
+    /// How much of what the default rules lost is lost.
+    fn excess(&self) -> f64 {
+        self.score(&self.lost) / self.score(&self.by_default)
+    }
+
+    /// The share of the model that loses most, and a little of all others.
+    fn score(&self, lost: &[f64]) -> f64 {
+        let (mut highest, mut sum) = (0.0_f64, 0.0);
+        for (lost, offered) in lost.iter().zip(&self.offered) {
+            let share = (lost + PRIOR_LOST) / (offered + PRIOR_OFFERED);
+            sum += share;
+            highest = highest.max(share);
+        }
+        highest + OTHERS_WEIGHT * sum
+    }
+
+    /// Whether no model lost anything worth mentioning under the default rules.
+    fn is_calm(&self) -> bool {
+        let mut models = self.by_default.iter().zip(&self.offered);
+        models.all(|(&lost, &offered)| lost <= CALM * offered)
     }
 }

@@ -22,6 +22,8 @@ use crate::rules::{Rules, Spare};
 /// A contest begins when so many requests have come since the last one; with each contest twice as many.
 const GAP_MIN: u64 = 256;
 const GAP_MAX: u64 = 1 << 18;
+/// And not before so many times the longest objective has passed: what the rules do shows only then.
+const SETTLED: u64 = 2;
 /// The pattern of arrivals is looked at after every so many requests.
 const LOOK: usize = 512;
 /// It is another one, if the mean gap between requests is so many times as long or short,
@@ -32,6 +34,10 @@ const OTHER_SHARES: f64 = 0.5;
 const SILENCES: [(usize, f64); 2] = [(8, 8.0), (32, 3.5)];
 /// A share of requests lost that is reason for another contest.
 const TROUBLE: f64 = 0.005;
+/// The mean gap between requests is that of so many of them, at most, and of so long a time. A contest begins when more come
+/// than usual: the mean of the requests that are remembered would be too short.
+const RATE_REQUESTS: u64 = 1 << 17;
+const RATE_TIME: Span = Span(60_000_000_000);
 /// To play a request to a copy takes about this long.
 const PLAY: Span = Span(1_000);
 /// A contest takes this part of a processor's time,
@@ -56,6 +62,8 @@ pub struct Adaptive {
     /// The number of requests at which the next contest may begin, and from then to the one after it.
     next: u64,
     gap: u64,
+    /// Nor before this moment.
+    settled: Time,
     /// The number of requests at which the pattern is looked at next.
     look: u64,
     /// How many requests were lost since the last look.
@@ -63,6 +71,8 @@ pub struct Adaptive {
     /// Whether too many were lost then.
     is_troubled: bool,
     pattern: Pattern,
+    /// Since then, and since so many requests had come, they have come as they do now.
+    since: (Time, u64),
     /// When the last event was, and what may be used of the time since then.
     last: Time,
     credit: Span,
@@ -91,10 +101,12 @@ impl Adaptive {
             findings: Findings::default(),
             next: GAP_MIN,
             gap: GAP_MIN,
+            settled: Time::START,
             look: 0,
             lost: 0,
             is_troubled: false,
             pattern: Pattern::default(),
+            since: (Time::START, 0),
             last: Time::START,
             credit: Span::ZERO,
         }
@@ -117,7 +129,7 @@ impl Adaptive {
             return;
         }
         self.look_at_pattern(now);
-        if self.arrivals.count() >= self.next {
+        if self.arrivals.count() >= self.next && now >= self.settled {
             let is_troubled = self.live.take_trouble() || self.is_troubled;
             if (is_troubled || self.chosen != DEFAULT) && self.live.may_be_contested() {
                 self.begin_contest(now);
@@ -132,10 +144,28 @@ impl Adaptive {
         self.is_troubled = false;
         self.pattern = self.seen(usize::MAX);
         self.findings.fade();
-        let tightest = self.live.tightest(&self.pattern.shares);
+        let (tightest, longest) = self.live.objectives(&self.pattern.shares);
+        self.settled = now + longest * SETTLED;
         self.variants = variants(self.spare, tightest);
-        let contest = Contest::new(now, &self.live, self.variants, self.chosen, &self.arrivals);
+        let gap = self.mean_gap(now);
+        let within_longest = (longest.0 as f64 / gap.max(1.0)) as usize;
+        let (live, arrivals) = (&self.live, &self.arrivals);
+        let contest =
+            Contest::new(now, live, self.variants, self.chosen, arrivals, gap, within_longest);
         self.contest = Some(Box::new(contest));
+    }
+
+    /// The mean gap between requests while they have come as they do now, in nanoseconds.
+    fn mean_gap(&mut self, now: Time) -> f64 {
+        let (requests, time) = (self.arrivals.count() - self.since.1, now - self.since.0);
+        if requests <= self.arrivals.known() as u64 {
+            return self.pattern.gap;
+        }
+        if requests > RATE_REQUESTS || time > RATE_TIME {
+            // The same mean, of half the weight.
+            self.since = (self.since.0 + Span(time.0 / 2), self.since.1 + requests / 2);
+        }
+        time.0 as f64 / requests as f64
     }
 
     fn choose(&mut self, now: Time, variant: usize) {
@@ -171,8 +201,11 @@ impl Adaptive {
         self.arrivals.forget_before(LOOK);
         self.contest = None;
         self.findings = Findings::default();
+        self.since = (now, self.arrivals.count());
         self.gap = GAP_MIN;
         self.next = self.arrivals.count() + GAP_MIN;
+        let (_, longest) = self.live.objectives(&self.seen(LOOK).shares);
+        self.settled = now + longest * SETTLED;
         self.choose(now, DEFAULT);
     }
 

@@ -21,20 +21,22 @@ pub(super) struct Shadow {
     /// When batches end, and on which executor.
     ends: BinaryHeap<Reverse<(Time, ExecutorId)>>,
     actions: Actions,
-    /// By model, how many requests were dropped.
+    /// By model, how many requests were dropped of those from this one on.
     lost: Vec<u32>,
+    first: RequestId,
     played: u64,
 }
 
 impl Shadow {
-    /// A copy of `live` as it is now, under the rules of `variant`.
-    pub(super) fn new(live: &Dispatcher, now: Time, variant: &Variant) -> Self {
+    /// A copy of `live` as it is now, under the rules of `variant`. The losses of the first `warm_up` requests do not count.
+    pub(super) fn new(live: &Dispatcher, now: Time, variant: &Variant, warm_up: usize) -> Self {
         let mut dispatcher = live.clone();
         dispatcher.adopt(now, variant);
         let ends = live.ends().map(|(at, executor)| Reverse((at.max(now), executor)));
         Self {
             ends: ends.collect(),
             lost: vec![0; dispatcher.models()],
+            first: RequestId(FIRST_ID + warm_up as u64),
             actions: Actions::default(),
             dispatcher,
             played: 0,
@@ -75,7 +77,9 @@ impl Shadow {
         self.dispatcher.handle(now, event, &mut self.actions);
         for action in &self.actions.list {
             match *action {
-                Action::Drop { model, .. } => self.lost[model.index()] += 1,
+                Action::Drop { model, request, .. } => {
+                    self.lost[model.index()] += u32::from(request.id >= self.first);
+                }
                 Action::Run { executor, start, latency, .. } => {
                     self.ends.push(Reverse((start + latency, executor)));
                 }
