@@ -14,6 +14,7 @@ use crate::model::{Arrival, ModelMachine};
 use crate::price::{Market, Report};
 use crate::rank::{Grant, RankMachine};
 use crate::rules::{Gather, Rules};
+use crate::tuning::Learned;
 
 /// The machines of one pool, composed.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct Dispatcher {
     specs: Vec<Option<Arc<ModelSpec>>>,
     /// No batch of more than one request takes longer.
     longest: Span,
+    /// Models are taken to bear to wait this many times as long as they can.
+    bears: f64,
     /// Each model's next timer: a drop, or a candidate that must be formed anew.
     timers: MinTree,
     rank: RankMachine,
@@ -50,6 +53,7 @@ impl Dispatcher {
             models: Vec::new(),
             specs: Vec::new(),
             longest: Span::MAX,
+            bears: 1.0,
             timers: MinTree::default(),
             rank,
             running: InFlight::default(),
@@ -59,18 +63,28 @@ impl Dispatcher {
         }
     }
 
-    /// Goes on under the rules of a variant. What waits stays; a wakeup must follow at once.
-    pub(crate) fn adopt(&mut self, now: Time, variant: &Variant) {
+    /// Goes on under the rules of a variant, with what each model learned under them before. What waits stays; a wakeup must
+    /// follow at once.
+    pub(crate) fn adopt(&mut self, now: Time, variant: &Variant, learned: &[Learned]) {
         self.rules = variant.rules;
         self.longest = variant.longest;
+        self.bears = variant.bears;
         self.rank.set_unblocking(variant.rules.gather == Gather::Priced);
         for at in 0..self.models.len() {
             if let (Some(machine), Some(spec)) = (&mut self.models[at], self.specs[at].clone()) {
-                machine.set_rules(variant.rules);
+                machine.set_rules(variant.rules, learned.get(at).copied());
                 self.set_profile(now, ModelId(at as u32), spec);
                 self.publish(ModelId(at as u32));
             }
         }
+    }
+
+    /// What each model learned of its losses under the present rules.
+    pub(crate) fn learned(&self) -> Vec<Learned> {
+        let learned = |machine: &Option<ModelMachine>| {
+            machine.as_ref().map(ModelMachine::learned).unwrap_or_default()
+        };
+        self.models.iter().map(learned).collect()
     }
 
     /// How many models there is room for.
@@ -261,7 +275,9 @@ impl Dispatcher {
     #[cold]
     fn publish(&mut self, model: ModelId) {
         if let Some(machine) = &mut self.models[model.index()] {
-            self.rank.set_need(model, machine.need());
+            let need = machine.need();
+            let bears = Span((self.bears * need.bears.0 as f64) as u64);
+            self.rank.set_need(model, Need { bears, ..need });
             let (before, after) = machine.news();
             self.market.report(Some(before), Some(after));
             self.is_in_trouble |= after.bad > TROUBLE;

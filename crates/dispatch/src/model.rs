@@ -17,7 +17,7 @@ use crate::queue::Queue;
 use crate::rank::Candidate;
 use crate::rules::{Gather, Rules, Spare, Window};
 use crate::spread::Mixed;
-use crate::tuning::Tuning;
+use crate::tuning::{Learned, Tuning};
 
 /// Below this load of the pool, a model's batch in the full pool is no longer extrapolated.
 const LOAD_MIN: f64 = 0.05;
@@ -34,6 +34,8 @@ pub struct ModelMachine {
     /// From the end of a batch to its clients.
     resp: Span,
     rules: Rules,
+    /// Whether arrivals are looked at closely, for rules that need it now or later.
+    looks_closely: bool,
     /// Whether there is anything new for the market.
     has_news: bool,
     /// Whether `mixed` is there: a byte in a line of the cache that every request needs anyway.
@@ -103,6 +105,7 @@ impl ModelMachine {
             lanes,
             resp: network.resp,
             rules,
+            looks_closely: matches!(rules.window, Window::Priced(_)),
             has_news: false,
             pace: Pace::new(now),
             company: Company::new(now),
@@ -114,9 +117,17 @@ impl ModelMachine {
         }
     }
 
-    /// It goes by other rules from now on; `set_profile` must follow.
-    pub(crate) fn set_rules(&mut self, rules: Rules) {
+    /// It goes by other rules from now on, with what it learned under them before; `set_profile` must follow.
+    pub(crate) fn set_rules(&mut self, rules: Rules, learned: Option<Learned>) {
         self.rules = rules;
+        if let Some(learned) = learned {
+            self.tuning.recall(learned, self.slo);
+        }
+    }
+
+    /// What it learned of its losses.
+    pub(crate) fn learned(&self) -> Learned {
+        self.tuning.learned()
     }
 
     /// The model turned out to be faster or slower. Who waits stays; `wake` must follow, for those who can
@@ -149,11 +160,11 @@ impl ModelMachine {
     #[inline]
     pub fn arrive(&mut self, now: Time, request: Request, signal: &Signal) -> Arrival {
         let mut retune = false;
-        if self.is_priced() {
+        if self.looks_closely {
             let until = if self.is_empty() { self.there_until } else { now };
             retune = self.company.note(now, self.pace.last(), until, self.pace.rate());
         }
-        if self.pace.arrive(now, !self.is_priced()) || retune {
+        if self.pace.arrive(now, !self.looks_closely) || retune {
             self.retune(signal);
         }
         if self.is_hopeless(now, &request) {

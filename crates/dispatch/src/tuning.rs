@@ -46,6 +46,17 @@ const LOST_MAX: f64 = 0.002;
 /// Its bound, for the arithmetic: fifty times what it is worth in an idle pool.
 const ROOM_MIN: f64 = 0.02;
 
+/// Of the requests that come while a batch of others runs this share may come too early to bear its length: an objective is
+/// that of 99 % of the requests.
+const LOST_MOST: f64 = 0.01;
+
+/// What a model learned of its losses under some rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Learned {
+    ahead: f64,
+    bad: f64,
+}
+
 /// What a model has derived for itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tuning {
@@ -130,7 +141,9 @@ impl Tuning {
         let above = (below + 1).min(reach.max_batch());
         let (short, long) = (reach.latency(below), reach.latency(above));
         let takes = short + Span(((long - short).0 as f64 * (batch - below as f64)) as u64);
-        self.need = Need { bears: budget - takes, takes, batch, rate: pace.rate() };
+        let slack = budget - takes;
+        let bears = slack + Span((slack.0 as f64 * LOST_MOST) as u64);
+        self.need = Need { bears, takes, batch, rate: pace.rate() };
     }
 
     /// What others must know that may block the model.
@@ -168,6 +181,22 @@ impl Tuning {
         latest - self.advance
     }
 
+    /// What was learned of losses.
+    pub(crate) fn learned(&self) -> Learned {
+        Learned { ahead: self.ahead, bad: self.report.bad }
+    }
+
+    /// Goes on with what was learned of losses before.
+    pub(crate) fn recall(&mut self, learned: Learned, slo: Span) {
+        self.report.bad = learned.bad;
+        self.set_ahead(learned.ahead, slo);
+    }
+
+    fn set_ahead(&mut self, ahead: f64, slo: Span) {
+        self.ahead = ahead;
+        self.advance = Span((ahead * slo.0 as f64) as u64);
+    }
+
     /// This many requests were sent off in time, and this many lost.
     pub(crate) fn note(&mut self, sent: usize, lost: usize, slo: Span, rate: f64, signal: &Signal) {
         let (sent, lost) = (sent as f64, lost as f64);
@@ -177,8 +206,7 @@ impl Tuning {
         let within_slo = rate * slo.0 as f64;
         let step = (ADVANCE_SHARE / within_slo).clamp(ADVANCE_MIN, ADVANCE_MAX);
         let ahead = self.ahead + step * (lost - signal.bad * all);
-        self.ahead = ahead.clamp(0.0, fair);
-        self.advance = Span((self.ahead * slo.0 as f64) as u64);
+        self.set_ahead(ahead.clamp(0.0, fair), slo);
     }
 
     /// How many urgent requests to give up, and how many to send. `fits_after(skip, later)` says how many

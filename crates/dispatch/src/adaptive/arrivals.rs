@@ -3,8 +3,8 @@
 use fermata_core::{KindId, ModelId, Span, Time};
 
 /// How many requests are remembered.
-const KEPT: usize = 16_384;
-/// A stream is made of pieces of so many requests. Within a piece, bursts are as they were.
+const KEPT: usize = 32_768;
+/// The variation of arrivals is that of the time in which so many come.
 const PIECE: usize = 32;
 
 /// A request that came.
@@ -71,25 +71,33 @@ impl Arrivals {
         (requests < self.known).then(|| self.back(0).at - self.back(requests).at)
     }
 
-    /// A stream of `most` requests from `from` on, with gaps that are `gap` nanoseconds in the mean. Equal seeds give equal
-    /// streams.
-    pub(super) fn stream(&self, seed: u64, from: Time, most: usize, gap: f64) -> Vec<Arrival> {
-        let mut stream = Vec::with_capacity(most + PIECE);
-        let mut random = SplitMix(seed);
+    /// The requests that are remembered, in their order, as if they came again from `from` on, with gaps of `gap`
+    /// nanoseconds in the mean; over and over until there are at least `least`.
+    pub(super) fn again(&self, from: Time, least: usize, gap: f64) -> Vec<Arrival> {
+        // The first one has no gap to the one before.
+        let most = self.known.saturating_sub(1);
+        let mut stream = Vec::with_capacity(least.max(most) + most);
         let mut at = from;
-        // A piece begins with a request whose gap to the one before is known.
-        let starts = self.known.saturating_sub(PIECE).max(1);
-        while stream.len() < most && self.known > 1 {
-            let first = self.known - 2 - random.below(starts).min(self.known - 2);
-            for ago in (first.saturating_sub(PIECE - 1)..=first).rev() {
+        while most > 0 && stream.len() < least.max(most) {
+            for ago in (0..most).rev() {
                 let arrival = self.back(ago);
                 at = at + (arrival.at - self.back(ago + 1).at);
                 stream.push(Arrival { at, ..*arrival });
             }
         }
-        stream.truncate(most);
         scale(&mut stream, from, gap);
         stream
+    }
+
+    /// How much more the time varies in which a few requests come than if they came at random: one for a Poisson process.
+    pub(super) fn variation(&self) -> f64 {
+        let times = (0..self.known.saturating_sub(PIECE)).step_by(PIECE);
+        let times = times.map(|ago| (self.back(ago).at - self.back(ago + PIECE).at).0 as f64);
+        let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+        for time in times {
+            (count, sum, squares) = (count + 1.0, sum + time, squares + time * time);
+        }
+        if sum == 0.0 { 1.0 } else { PIECE as f64 * (squares * count / (sum * sum) - 1.0) }
     }
 }
 
@@ -99,19 +107,6 @@ fn scale(stream: &mut [Arrival], from: Time, gap: f64) {
     let times = gap * stream.len() as f64 / ((last.at - from).0 as f64).max(1.0);
     for arrival in stream {
         arrival.at = from + Span(((arrival.at - from).0 as f64 * times) as u64);
-    }
-}
-
-/// A small generator of random numbers (Steele, Lea and Flood's), so that the same events give the same contest.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) % most as u64) as usize
     }
 }
 
@@ -133,24 +128,34 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_has_the_gaps_and_the_order_of_what_came() {
-        for count in [2, 20, 1_000, 20_000] {
+    fn requests_come_again_in_their_order_at_the_mean_gap() {
+        for count in [2, 20, 1_000, 40_000] {
             let arrivals = arrivals(count);
-            let stream = arrivals.stream(1, Time(5_000_000), 300, 100.0);
-            assert_eq!(stream.len(), 300);
-            assert_eq!(stream[0].at, Time(5_000_100));
-            assert!(stream.windows(2).all(|pair| pair[1].at - pair[0].at == Span(100)), "{count}");
-            let in_order = |pair: &&[Arrival]| pair[1].model.0 == (pair[0].model.0 + 1) % 3;
-            assert!(count < 20 || stream.windows(2).filter(in_order).count() > 280, "{count}");
-            assert_eq!(stream, arrivals.stream(1, Time(5_000_000), 300, 100.0));
+            let stream = arrivals.again(Time(5_000_000), 300, 200.0);
+            assert!(stream.len() >= 300.max(arrivals.known() - 1), "{count}");
+            assert_eq!(stream[0].at, Time(5_000_200));
+            assert!(stream.windows(2).all(|pair| pair[1].at - pair[0].at == Span(200)), "{count}");
+            let last = stream.last().unwrap().model.0;
+            assert_eq!(last, (count - 1) as u32 % 3, "{count}");
         }
-        assert!(arrivals(1).stream(1, Time::START, 10, 100.0).is_empty());
+        assert!(arrivals(1).again(Time::START, 10, 100.0).is_empty());
+    }
+
+    #[test]
+    fn regular_requests_do_not_vary_and_bursts_do() {
+        assert_eq!(arrivals(1_000).variation(), 0.0);
+        let mut bursts = Arrivals::default();
+        for number in 0..1_000 {
+            let at = Time(number + 1_000_000 * (number / 100));
+            bursts.note(Arrival { at, slack: Span(7), model: ModelId(0), kind: KindId(0) });
+        }
+        assert!(bursts.variation() > 20.0);
     }
 
     #[test]
     fn only_the_last_requests_are_remembered() {
-        let mut arrivals = arrivals(20_000);
-        assert_eq!((arrivals.count(), arrivals.known()), (20_000, KEPT));
+        let mut arrivals = arrivals(40_000);
+        assert_eq!((arrivals.count(), arrivals.known()), (40_000, KEPT));
         assert_eq!(arrivals.duration_of(8), Some(Span(800)));
         arrivals.forget_before(10);
         assert_eq!((arrivals.last(100).count(), arrivals.duration_of(10)), (10, None));

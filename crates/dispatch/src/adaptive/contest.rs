@@ -7,32 +7,35 @@ use super::arrivals::{Arrival, Arrivals};
 use super::shadow::Shadow;
 use super::variant::{DEFAULT, VARIANTS, Variant};
 use crate::dispatcher::Dispatcher;
+use crate::tuning::Learned;
 
-/// After so many requests half of the variants leave; the others go on to twice as many, and so on. Where more come
-/// within the longest objective, it is so many times that.
-const FIRST_ROUND: usize = 2_048;
-const FIRST_ROUND_TIMES: usize = 3;
-const STREAM: usize = 16_384;
-const STREAM_TIMES: usize = 12;
-const STREAM_MAX: usize = 131_072;
-/// No more requests are played than this for each that is remembered: they would tell nothing new.
-const TIMES_KNOWN: usize = 16;
-/// A model of which nothing was played has lost this share of requests, with the weight of so many.
-const PRIOR_LOST: f64 = 0.3;
-const PRIOR_OFFERED: f64 = 30.0;
+/// The requests that are remembered are played again until there are this many, and this many times as many as come within
+/// the longest objective,
+const LEAST: usize = 2_048;
+const OBJECTIVES: usize = 12;
+/// but none more often than this, and no more than this in all.
+const TIMES: usize = 16;
+const MOST: usize = 32_768;
+/// After an eighth of them half of the variants leave; the others go on to twice as many, and so on.
+const FIRST_ROUND: usize = 8;
+/// To what a model lost these are added, so that few requests do not tell much: lost ones, and all.
+const PRIOR_LOST: f64 = 2.0;
+const PRIOR_OFFERED: f64 = 200.0;
 /// The losses of all models count for this much beside those of the model that loses most.
 const OTHERS_WEIGHT: f64 = 0.05;
 /// With every contest, what earlier ones found counts for this much less.
-const MEMORY: f64 = 0.95;
+const MEMORY: f64 = 0.7;
 /// Another variant must lose so much less than the one in use.
 const ADVANTAGE: f64 = 0.9;
-/// Where no model loses more than this share under the default rules, they are used.
-const CALM: f64 = 0.001;
+/// The default rules are used where no model loses a larger share under them.
+const CALM: f64 = 0.004;
 
 /// What contests found of each variant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Findings {
     each: [Tally; VARIANTS],
+    /// What models learned of their losses under each variant.
+    learned: [Vec<Learned>; VARIANTS],
 }
 
 /// By model, what a variant lost, what the default rules lost of the same requests, and how many there were.
@@ -85,11 +88,11 @@ impl Contest {
         gap: f64,
         within_longest: usize,
     ) -> Self {
-        let first = FIRST_ROUND.max(FIRST_ROUND_TIMES * within_longest).min(STREAM_MAX);
-        let most = STREAM.max(STREAM_TIMES * within_longest).min(STREAM_MAX);
-        let most = (TIMES_KNOWN * arrivals.known()).clamp(first, most);
-        let mut stream = arrivals.stream(arrivals.count(), now, most, gap);
+        let least = LEAST.max(OBJECTIVES * within_longest);
+        let least = least.min(TIMES * arrivals.known()).min(MOST);
+        let mut stream = arrivals.again(now, least, gap);
         stream.retain(|arrival| live.serves(arrival.model));
+        let first = (stream.len() / FIRST_ROUND).max(LEAST / 2);
         let contestant = |variant| Contestant { variant, shadow: None, played: 0 };
         let mut contest = Self {
             start: live.clone(),
@@ -121,9 +124,11 @@ impl Contest {
             while let Some(contestant) = self.contestants.get_mut(self.turn) {
                 let until = self.round.min(contestant.played + requests);
                 requests -= until - contestant.played;
-                let rules = &self.variants[contestant.variant];
+                let at = contestant.variant;
                 let shadow = contestant.shadow.get_or_insert_with(|| {
-                    Shadow::new(&self.start, self.from, rules, self.warm_up)
+                    // The rules in use go on with what they know.
+                    let learned = if at == self.chosen { &[][..] } else { findings.learned(at) };
+                    Shadow::new(&self.start, self.from, &self.variants[at], learned, self.warm_up)
                 });
                 self.stream[contestant.played..until].iter().for_each(|next| shadow.play(next));
                 contestant.played = until;
@@ -163,6 +168,9 @@ impl Contest {
             }
             if is_over || (place >= keep && variant != DEFAULT) {
                 findings.each[variant] = tally;
+                if let Some(shadow) = &contestant.shadow {
+                    findings.learned[variant] = shadow.learned();
+                }
             } else {
                 self.contestants.push(contestant);
             }
@@ -182,6 +190,11 @@ impl Findings {
     pub(super) fn fade(&mut self) {
         let all = self.each.iter_mut();
         all.flat_map(Tally::all).flatten().for_each(|value| *value *= MEMORY);
+    }
+
+    /// What models learned of their losses under a variant; nothing, if it has not been played.
+    pub(super) fn learned(&self, variant: usize) -> &[Learned] {
+        &self.learned[variant]
     }
 }
 

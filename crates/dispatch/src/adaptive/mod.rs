@@ -1,8 +1,8 @@
 //! The default policy: a dispatcher whose rules are compared with others while it loses requests.
 //!
-//! The dispatcher is a plain value, so it can be copied, and the copies can be played requests: those that came lately, in
-//! another order. Where a pool loses requests, copies under other rules are played the same requests, and the rules that
-//! lose least are used. While nothing is lost, this costs the note of each request.
+//! The dispatcher is a plain value, so it can be copied, and the copies can be played the requests that came lately. Where a
+//! pool loses requests, copies under other rules are played the same requests, and the rules that lose least are used.
+//! While nothing is lost, this costs the note of each request.
 
 mod arrivals;
 mod contest;
@@ -22,27 +22,29 @@ use crate::rules::{Rules, Spare};
 /// A contest begins when so many requests have come since the last one; with each contest twice as many.
 const GAP_MIN: u64 = 256;
 const GAP_MAX: u64 = 1 << 18;
-/// And not before so many times the longest objective has passed: what the rules do shows only then.
-const SETTLED: u64 = 2;
+/// After a contest the next one waits for this many times as long as it took.
+const REST: u64 = 4;
+/// While other rules than the default are used, contests are at most this far apart.
+const REVIEW: Span = Span(30_000_000_000);
 /// The pattern of arrivals is looked at after every so many requests.
 const LOOK: usize = 512;
 /// It is another one, if the mean gap between requests is so many times as long or short,
 const OTHER_GAP: f64 = 1.6;
 /// or if this share of the requests is for other models than before, counted twice.
 const OTHER_SHARES: f64 = 0.5;
-/// Sooner than that it is seen that hardly anything comes any more: so many requests take so many times as long.
-const SILENCES: [(usize, f64); 2] = [(8, 8.0), (32, 3.5)];
+/// A silence is seen sooner: this many requests, times the variation of their arrivals, take this many times as long.
+const SILENCES: [(usize, f64); 2] = [(8, 4.5), (32, 2.5)];
 /// A share of requests lost that is reason for another contest.
 const TROUBLE: f64 = 0.005;
-/// The mean gap between requests is that of so many of them, at most, and of so long a time. A contest begins when more come
-/// than usual: the mean of the requests that are remembered would be too short.
+/// The mean gap between requests is that of this many of them, at most, and of this time. A contest begins when more come
+/// than usual, so the mean gap of the requests that are remembered would be too short.
 const RATE_REQUESTS: u64 = 1 << 17;
 const RATE_TIME: Span = Span(60_000_000_000);
 /// To play a request to a copy takes about this long.
 const PLAY: Span = Span(1_000);
 /// A contest takes this part of a processor's time,
 const TIME_SHARE: u64 = 2;
-/// and no event waits for it longer than this.
+/// and after it has begun no event waits for it longer than this.
 const DELAY_MAX: Span = Span(100_000);
 
 /// A dispatcher and what is known of its arrivals.
@@ -62,8 +64,9 @@ pub struct Adaptive {
     /// The number of requests at which the next contest may begin, and from then to the one after it.
     next: u64,
     gap: u64,
-    /// Nor before this moment.
-    settled: Time,
+    /// When the last contest began, and until when there is none after it.
+    began: Time,
+    rested: Time,
     /// The number of requests at which the pattern is looked at next.
     look: u64,
     /// How many requests were lost since the last look.
@@ -83,6 +86,8 @@ pub struct Adaptive {
 struct Pattern {
     /// The mean gap, in nanoseconds.
     gap: f64,
+    /// How much more the time varies in which a few come than if they came at random; at least one.
+    variation: f64,
     /// By model, its share of the requests.
     shares: Vec<f64>,
 }
@@ -101,7 +106,8 @@ impl Adaptive {
             findings: Findings::default(),
             next: GAP_MIN,
             gap: GAP_MIN,
-            settled: Time::START,
+            began: Time::START,
+            rested: Time::START,
             look: 0,
             lost: 0,
             is_troubled: false,
@@ -124,14 +130,17 @@ impl Adaptive {
             self.credit = Span(self.credit.0 % PLAY.0);
             if let Some(winner) = contest.go_on(requests, &mut self.findings) {
                 self.contest = None;
+                self.rested = now + (now - self.began) * REST;
                 self.choose(now, winner);
             }
             return;
         }
         self.look_at_pattern(now);
-        if self.arrivals.count() >= self.next && now >= self.settled {
+        let is_other = self.chosen != DEFAULT;
+        let is_due = self.arrivals.count() >= self.next || is_other && now > self.began + REVIEW;
+        if is_due && now >= self.rested {
             let is_troubled = self.live.take_trouble() || self.is_troubled;
-            if (is_troubled || self.chosen != DEFAULT) && self.live.may_be_contested() {
+            if (is_troubled || is_other) && self.live.may_be_contested() {
                 self.begin_contest(now);
             }
         }
@@ -139,13 +148,14 @@ impl Adaptive {
     }
 
     fn begin_contest(&mut self, now: Time) {
+        self.began = now;
         self.gap = (2 * self.gap).min(GAP_MAX);
         self.next = self.arrivals.count() + self.gap;
         self.is_troubled = false;
         self.pattern = self.seen(usize::MAX);
+        self.pattern.variation = self.arrivals.variation().max(1.0);
         self.findings.fade();
         let (tightest, longest) = self.live.objectives(&self.pattern.shares);
-        self.settled = now + longest * SETTLED;
         self.variants = variants(self.spare, tightest);
         let gap = self.mean_gap(now);
         let within_longest = (longest.0 as f64 / gap.max(1.0)) as usize;
@@ -171,7 +181,7 @@ impl Adaptive {
     fn choose(&mut self, now: Time, variant: usize) {
         if variant != self.chosen {
             self.chosen = variant;
-            self.live.adopt(now, &self.variants[variant]);
+            self.live.adopt(now, &self.variants[variant], self.findings.learned(variant));
         }
     }
 
@@ -181,8 +191,9 @@ impl Adaptive {
             return;
         }
         let is_silent = |&(requests, times): &(usize, f64)| {
-            let usual = self.pattern.gap * requests as f64;
-            self.arrivals.duration_of(requests).is_some_and(|took| took.0 as f64 > usual * times)
+            let requests = requests as f64 * self.pattern.variation;
+            let took = self.arrivals.duration_of(requests as usize);
+            took.is_some_and(|took| took.0 as f64 > self.pattern.gap * requests * times)
         };
         if SILENCES.iter().any(is_silent) {
             self.forget(now);
@@ -204,8 +215,6 @@ impl Adaptive {
         self.since = (now, self.arrivals.count());
         self.gap = GAP_MIN;
         self.next = self.arrivals.count() + GAP_MIN;
-        let (_, longest) = self.live.objectives(&self.seen(LOOK).shares);
-        self.settled = now + longest * SETTLED;
         self.choose(now, DEFAULT);
     }
 
@@ -219,7 +228,8 @@ impl Adaptive {
                 *share += 1.0 / requests as f64;
             }
         }
-        Pattern { gap: duration.0 as f64 / requests.max(1) as f64, shares }
+        let gap = duration.0 as f64 / requests.max(1) as f64;
+        Pattern { gap, variation: 1.0, shares }
     }
 }
 

@@ -10,6 +10,7 @@ use super::arrivals::Arrival;
 use super::variant::Variant;
 use crate::dispatcher::Dispatcher;
 use crate::event::{Action, Actions, Dispatch, Event};
+use crate::tuning::Learned;
 
 /// Ids of played requests begin here, far from those of real ones.
 const FIRST_ID: u64 = 1 << 63;
@@ -28,10 +29,17 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    /// A copy of `live` as it is now, under the rules of `variant`. The losses of the first `warm_up` requests do not count.
-    pub(super) fn new(live: &Dispatcher, now: Time, variant: &Variant, warm_up: usize) -> Self {
+    /// A copy of `live` as it is now, under the rules of `variant` and with what it learned under them before. The losses of
+    /// the first `warm_up` requests do not count.
+    pub(super) fn new(
+        live: &Dispatcher,
+        now: Time,
+        variant: &Variant,
+        learned: &[Learned],
+        warm_up: usize,
+    ) -> Self {
         let mut dispatcher = live.clone();
-        dispatcher.adopt(now, variant);
+        dispatcher.adopt(now, variant, learned);
         let ends = live.ends().map(|(at, executor)| Reverse((at.max(now), executor)));
         Self {
             ends: ends.collect(),
@@ -41,6 +49,11 @@ impl Shadow {
             dispatcher,
             played: 0,
         }
+    }
+
+    /// What each model learned of its losses.
+    pub(super) fn learned(&self) -> Vec<Learned> {
+        self.dispatcher.learned()
     }
 
     /// By model, how many requests were dropped so far.

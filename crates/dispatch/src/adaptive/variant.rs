@@ -7,23 +7,27 @@ use fermata_core::{Profile, Span};
 use crate::event::ModelSpec;
 use crate::rules::{Gather, Rules, Spare, Timeout, Window};
 
-/// Rules, with or without a limit on how long a batch is.
+/// Rules, with or without a limit on the length of a batch, that block others less or more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Variant {
     pub(crate) rules: Rules,
     /// The longest batch of more than one request.
     pub(crate) longest: Span,
+    /// Models are taken to bear to wait this many times as long as they can.
+    pub(crate) bears: f64,
 }
 
 /// How many variants there are.
-pub(super) const VARIANTS: usize = 13;
+pub(super) const VARIANTS: usize = 21;
 /// The default rules, first in every list of variants.
 pub(super) const DEFAULT: usize = 0;
 
-/// Limits on a batch under the default rules, as multiples of the tightest objective.
+/// Limits on a batch under the default rules and under eager ones, as multiples of the tightest objective.
 const LIMITS: [f64; 6] = [4.5, 3.0, 2.0, 1.4, 0.95, 0.67];
-const EAGER_LIMITS: [f64; 2] = [3.0, 0.95];
-const TIMEOUTS_PERCENT: [u32; 2] = [5, 20];
+const EAGER_LIMITS: [f64; 3] = [3.0, 1.4, 0.95];
+const TIMEOUTS_PERCENT: [u32; 4] = [5, 10, 20, 35];
+/// How long models are taken to bear to wait, as multiples of how long they can.
+const BEARS: [f64; 4] = [0.5, 0.75, 1.4, 2.0];
 
 /// All variants of a pool whose tightest objective is `tightest`, the default rules first.
 pub(super) fn variants(spare: Spare, tightest: Span) -> [Variant; VARIANTS] {
@@ -37,15 +41,16 @@ pub(super) fn variants(spare: Spare, tightest: Span) -> [Variant; VARIANTS] {
         window: Window::Timeout(Timeout::PercentOfSlo(percent)),
         gather: Gather::EarlyDrop,
     };
-    let unlimited = [default, other, Rules::DEFERRED].into_iter();
+    let unlimited = [default, other, Rules::DEFERRED, Rules::EAGER].into_iter();
+    let variant = |rules, longest, bears| Variant { rules, longest, bears };
     let unlimited = unlimited.chain(TIMEOUTS_PERCENT.map(timeout));
-    let limited = LIMITS.map(|times| (default, limit(times))).into_iter();
-    let limited = limited.chain(EAGER_LIMITS.map(|times| (Rules::EAGER, limit(times))));
-    let mut all = [Variant { rules: default, longest: Span::MAX }; VARIANTS];
-    let each = unlimited.map(|rules| (rules, Span::MAX)).chain(limited);
-    for (place, (rules, longest)) in all.iter_mut().zip(each) {
-        *place = Variant { rules, longest };
-    }
+    let each = unlimited
+        .map(|rules| variant(rules, Span::MAX, 1.0))
+        .chain(LIMITS.map(|times| variant(default, limit(times), 1.0)))
+        .chain(EAGER_LIMITS.map(|times| variant(Rules::EAGER, limit(times), 1.0)))
+        .chain(BEARS.map(|times| variant(default, Span::MAX, times)));
+    let mut all = [variant(default, Span::MAX, 1.0); VARIANTS];
+    all.iter_mut().zip(each).for_each(|(place, variant)| *place = variant);
     all
 }
 

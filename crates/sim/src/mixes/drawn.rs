@@ -41,6 +41,12 @@ impl<'a> DrawnMix<'a> {
         self.search(&self.scenario, policy, 1.0)
     }
 
+    /// The goodput of a policy that is expected near this rate, in requests a second.
+    pub fn goodput_near(&self, policy: Policy, rate: f64) -> Goodput {
+        let guess = if rate > 0.0 { rate / self.scenario.rate() } else { 1.0 };
+        self.search(&self.scenario, policy, guess)
+    }
+
     /// The goodput of a policy on a variant of the scenario, which has the same arrivals; `guess`
     /// is a factor of the scenario's rates.
     pub(super) fn search(&self, scenario: &Scenario, policy: Policy, guess: f64) -> Goodput {
