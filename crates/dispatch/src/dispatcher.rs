@@ -63,7 +63,7 @@ impl Dispatcher {
         }
     }
 
-    /// Goes on under the rules of a variant, with what each model learned under them before. What waits stays; a wakeup must
+    /// Goes on under the rules of a variant, with what each model learned under them before. What waits stays; `Wakeup` must
     /// follow at once.
     pub(crate) fn adopt(&mut self, now: Time, variant: &Variant, learned: &[Learned]) {
         self.rules = variant.rules;

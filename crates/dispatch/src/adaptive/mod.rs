@@ -264,6 +264,10 @@ impl Dispatch for Adaptive {
         }
         if self.is_alert || self.live.is_in_trouble() {
             self.attend(now, &actions.list[first..]);
+            if self.live.next_wakeup() <= now {
+                // Under other rules candidates are others, and some are ready at once.
+                self.live.handle(now, Event::Wakeup, actions);
+            }
         }
     }
 
