@@ -9,13 +9,15 @@ use super::variant::{DEFAULT, VARIANTS, Variant};
 use crate::dispatcher::Dispatcher;
 use crate::tuning::Learned;
 
-/// The requests that are remembered are played again until there are this many, and this many times as many as come within
-/// the longest objective,
-const LEAST: usize = 2_048;
+/// If fewer requests are remembered than this many, and this many times as many as come within the longest objective, pieces
+/// of them are played until there are as many,
+const LEAST: usize = 8_192;
 const OBJECTIVES: usize = 12;
 /// but none more often than this, and no more than this in all.
 const TIMES: usize = 16;
 const MOST: usize = 32_768;
+/// A piece has this many requests, times the variation of arrivals: long gaps are cut by short pieces.
+const PIECE: f64 = 64.0;
 /// After an eighth of them half of the variants leave; the others go on to twice as many, and so on.
 const FIRST_ROUND: usize = 8;
 /// To what a model lost these are added, so that few requests do not tell much: lost ones, and all.
@@ -85,14 +87,15 @@ impl Contest {
         variants: [Variant; VARIANTS],
         chosen: usize,
         arrivals: &Arrivals,
-        gap: f64,
+        (gap, variation): (f64, f64),
         within_longest: usize,
     ) -> Self {
         let least = LEAST.max(OBJECTIVES * within_longest);
         let least = least.min(TIMES * arrivals.known()).min(MOST);
-        let mut stream = arrivals.again(now, least, gap);
+        let piece = (PIECE * variation) as usize;
+        let mut stream = arrivals.again(arrivals.count(), now, least, piece, gap);
         stream.retain(|arrival| live.serves(arrival.model));
-        let first = (stream.len() / FIRST_ROUND).max(LEAST / 2);
+        let first = stream.len().div_ceil(FIRST_ROUND);
         let contestant = |variant| Contestant { variant, shadow: None, played: 0 };
         let mut contest = Self {
             start: live.clone(),

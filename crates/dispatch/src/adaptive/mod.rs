@@ -24,8 +24,9 @@ const GAP_MIN: u64 = 256;
 const GAP_MAX: u64 = 1 << 18;
 /// After a contest the next one waits for this many times as long as it took.
 const REST: u64 = 4;
-/// While other rules than the default are used, contests are at most this far apart.
-const REVIEW: Span = Span(30_000_000_000);
+/// While other rules than the default are used, the next contest begins when this time has passed and this many requests
+/// have come.
+const REVIEW: (Span, u64) = (Span(30_000_000_000), 4_096);
 /// The pattern of arrivals is looked at after every so many requests.
 const LOOK: usize = 512;
 /// It is another one, if the mean gap between requests is so many times as long or short,
@@ -125,6 +126,7 @@ impl Adaptive {
         self.lost += actions.iter().filter(is_drop).count() as u64;
         self.credit = (self.credit + Span((now - self.last).0 / TIME_SHARE)).min(DELAY_MAX);
         self.last = now;
+        self.look_at_pattern(now);
         if let Some(contest) = &mut self.contest {
             let requests = (self.credit.0 / PLAY.0) as usize;
             self.credit = Span(self.credit.0 % PLAY.0);
@@ -135,9 +137,10 @@ impl Adaptive {
             }
             return;
         }
-        self.look_at_pattern(now);
         let is_other = self.chosen != DEFAULT;
-        let is_due = self.arrivals.count() >= self.next || is_other && now > self.began + REVIEW;
+        let review = (self.next - self.gap + REVIEW.1, self.began + REVIEW.0);
+        let count = self.arrivals.count();
+        let is_due = count >= self.next || is_other && count >= review.0 && now >= review.1;
         if is_due && now >= self.rested {
             let is_troubled = self.live.take_trouble() || self.is_troubled;
             if (is_troubled || is_other) && self.live.may_be_contested() {
@@ -152,6 +155,10 @@ impl Adaptive {
         self.gap = (2 * self.gap).min(GAP_MAX);
         self.next = self.arrivals.count() + self.gap;
         self.is_troubled = false;
+        if self.arrivals.known() > LOOK && self.seen(LOOK).is_other_than(&self.seen(usize::MAX)) {
+            self.arrivals.forget_before(LOOK);
+            self.since = (now, self.arrivals.count());
+        }
         self.pattern = self.seen(usize::MAX);
         self.pattern.variation = self.arrivals.variation().max(1.0);
         self.findings.fade();
@@ -160,8 +167,15 @@ impl Adaptive {
         let gap = self.mean_gap(now);
         let within_longest = (longest.0 as f64 / gap.max(1.0)) as usize;
         let (live, arrivals) = (&self.live, &self.arrivals);
-        let contest =
-            Contest::new(now, live, self.variants, self.chosen, arrivals, gap, within_longest);
+        let contest = Contest::new(
+            now,
+            live,
+            self.variants,
+            self.chosen,
+            arrivals,
+            (gap, self.pattern.variation),
+            within_longest,
+        );
         self.contest = Some(Box::new(contest));
     }
 
@@ -215,6 +229,7 @@ impl Adaptive {
         self.since = (now, self.arrivals.count());
         self.gap = GAP_MIN;
         self.next = self.arrivals.count() + GAP_MIN;
+        self.rested = now;
         self.choose(now, DEFAULT);
     }
 
