@@ -26,7 +26,7 @@ const GAP_MAX: u64 = 1 << 18;
 const REST: u64 = 4;
 /// While other rules than the default are used, the next contest begins when this time has passed and this many requests
 /// have come.
-const REVIEW: (Span, u64) = (Span(30_000_000_000), 4_096);
+const REVIEW: (Span, u64) = (Span(30_000_000_000), 32_768);
 /// The pattern of arrivals is looked at after every so many requests.
 const LOOK: usize = 512;
 /// It is another one, if the mean gap between requests is so many times as long or short,
