@@ -38,8 +38,8 @@ pub struct Signal {
     pub turn: Span,
     /// The mean share of recent requests lost, over models.
     pub bad: f64,
-    /// How many models there are.
-    pub models: u32,
+    /// There is one model at most.
+    pub alone: bool,
     /// How many executors there are.
     pub executors: u32,
     /// How many of them are idle.
@@ -152,7 +152,7 @@ impl Market {
                 self.longest_ns
             } as u64),
             bad: self.total.bad / self.models.max(1) as f64,
-            models: self.models as u32,
+            alone: self.models < 2,
             executors: self.executors as u32,
             idle_executors: self.signal.idle_executors,
             main_class: self.signal.main_class,

@@ -203,7 +203,7 @@ impl Tuning {
         let all = sent + lost;
         self.report.bad += (lost / all - self.report.bad) * (BAD_WEIGHT * all).min(1.0);
         // There is nothing to be ahead of where all that is lost is its own.
-        let fair = if signal.models > 1 { (1.0 - signal.bad / FAIR_UNTIL).max(0.0) } else { 0.0 };
+        let fair = if signal.alone { 0.0 } else { (1.0 - signal.bad / FAIR_UNTIL).max(0.0) };
         let within_slo = rate * slo.0 as f64;
         let step = (ADVANCE_SHARE / within_slo).clamp(ADVANCE_MIN, ADVANCE_MAX);
         let ahead = self.ahead + step * (lost - signal.bad * all);
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn a_model_that_loses_more_than_others_moves_ahead_and_back() {
         let (mut tuning, slo) = (Tuning::default(), Span(1_000_000));
-        let signal = Signal { bad: 0.01, models: 2, ..Signal::default() };
+        let signal = Signal { bad: 0.01, ..Signal::default() };
         tuning.note(9, 1, slo, 0.0, &signal);
         let latest = Time(10_000_000);
         assert!(tuning.urgency(latest) < latest);

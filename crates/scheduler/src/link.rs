@@ -217,10 +217,12 @@ impl HubEnd {
 
 fn signal_to(signal: &Signal) -> [u64; SIGNAL] {
     // How many executors are idle changes with every batch: a hub does not tell.
-    let Signal { load, price, hold, idle, slack, turn, bad, executors, main_class, .. } = *signal;
+    let Signal { load, price, hold, idle, slack, turn, bad, alone, executors, main_class, .. } =
+        *signal;
     let flags = u64::from(hold)
         | u64::from(idle) << 1
         | u64::from(main_class.0) << 2
+        | u64::from(alone) << 18
         | u64::from(executors) << 32;
     [load.to_bits(), price.to_bits(), slack.0, turn.0, bad.to_bits(), flags]
 }
@@ -234,6 +236,7 @@ fn signal_from([load, price, slack, turn, bad, flags]: [u64; SIGNAL]) -> Signal 
         slack: Span(slack),
         turn: Span(turn),
         bad: f64::from_bits(bad),
+        alone: flags & 1 << 18 != 0,
         executors: (flags >> 32) as u32,
         idle_executors: 0,
         main_class: ClassId((flags >> 2) as u16),
@@ -254,6 +257,7 @@ mod tests {
             slack: Span(3),
             turn: Span(5),
             bad: 0.01,
+            alone: true,
             executors: 5,
             idle_executors: 0,
             main_class: ClassId(4),
