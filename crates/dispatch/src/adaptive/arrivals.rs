@@ -91,7 +91,7 @@ impl Arrivals {
             let end = random.below(most - piece + 1);
             for ago in (end..end + piece).rev() {
                 let arrival = self.back(ago);
-                at = at + (arrival.at - self.back(ago + 1).at);
+                at += arrival.at - self.back(ago + 1).at;
                 stream.push(Arrival { at, ..*arrival });
             }
         }

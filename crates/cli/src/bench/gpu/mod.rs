@@ -1,7 +1,7 @@
 //! `fermata bench gpu`: what a GPU does: models over batches and shares, neighbours, and the server under load.
 //!
 //! - On seats of the engine: `latency.rs`, `overlap.rs`, `shares.rs`, `interference.rs` (with `neighbours.rs`, `choice.rs` and `fit.rs`).
-//! - On a server, under load, both processes of their own: `serve.rs`, `recut.rs`, `mix.rs`, `crash.rs`.
+//! - On a server, under load, both processes of their own: `serve.rs`, `light.rs`, `recut.rs`, `mix.rs`, `crash.rs`.
 //! - `rig.rs`, `looping.rs`, `subject.rs`, `zoo.rs`, `child.rs`, `expected.rs`: what they share.
 
 mod args;
@@ -15,6 +15,7 @@ mod fit;
 mod interference;
 mod lab;
 mod latency;
+mod light;
 mod looping;
 mod mix;
 mod neighbours;
@@ -36,7 +37,7 @@ use crate::output;
 use rig::Rig;
 
 /// In the order of the document, and of the time that they need the GPU for.
-const EXPERIMENTS: [Experiment<Rig>; 8] = [
+const EXPERIMENTS: [Experiment<Rig>; 9] = [
     Experiment { name: "latency", title: "Batches on the whole GPU", run: latency::run },
     Experiment { name: "overlap", title: "What is not hidden behind compute", run: overlap::run },
     Experiment { name: "shares", title: "Profiles over batch and share", run: shares::run },
@@ -46,6 +47,7 @@ const EXPERIMENTS: [Experiment<Rig>; 8] = [
         run: interference::run,
     },
     Experiment { name: "serve", title: "ResNet50 served, SLO 10 ms", run: serve::run },
+    Experiment { name: "light", title: "Light loads and lone clients", run: light::run },
     Experiment { name: "recut", title: "Other shares while serving", run: recut::run },
     Experiment { name: "mix", title: "Small models at tight SLOs, with shares", run: mix::run },
     Experiment { name: "crash", title: "A worker that is killed", run: crash::run },

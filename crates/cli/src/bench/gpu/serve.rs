@@ -85,7 +85,7 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
 }
 
 /// The options of a search for goodput near a rate.
-fn search(rig: &Rig, near: f64, slo_ms: f64) -> Vec<String> {
+pub(super) fn search(rig: &Rig, near: f64, slo_ms: f64) -> Vec<String> {
     let duration = format!("{}ms", rig.time(TIME).as_millis().max(200));
     let options = [
         ("--rate", format!("{near:.0}")),
@@ -96,6 +96,11 @@ fn search(rig: &Rig, near: f64, slo_ms: f64) -> Vec<String> {
         ("--seed", rig.seed.to_string()),
     ];
     options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
+}
+
+/// A rate that a model is likely to be served at, in requests a second.
+pub(super) fn near(rig: &Rig, net: Net) -> anyhow::Result<f64> {
+    Ok(Limits::of(&profile(rig, net)?, rig.seed)?.simulated_rps * OF_SIMULATED)
 }
 
 /// The profile of a model: what was measured before, or the whole GPU measured now.
