@@ -110,5 +110,46 @@ def sequence(rows):
             + table(["load, policy", "P50 (ms)", "over eager", "P99 (ms)", "over eager", "not in time"], lines))  # fmt: skip
 
 
+def stalls(rows):
+    lines = []
+    for share in dict.fromkeys(row["load"] for row in rows):
+        for policy in dict.fromkeys(row["policy"] for row in rows):
+            same = [row for row in rows if (row["policy"], row["load"]) == (policy, share)]
+            bad, sent = (sum(row["counts"].get(name, 0) for row in same) for name in ("in_time", "sent"))
+            lines.append([f"{share:.0%}, `{policy}`", f"{same[0]['rate']:,}", sum(row["stops"] for row in same),
+                          f"{max(row['longest_stop_ms'] for row in same):.1f}", f"{median(row['latency_ms']['p99'] for row in same):.2f}",
+                          f"{sent - bad:,} of {sent:,}"])  # fmt: skip
+    return ("## stalls: a server that is stopped now and then\n\nOne emulated model (0.075 b + 0.5 ms), SLO 10 ms, one executor; the server's process is stopped for 2 to "
+            "5 ms once a second (SIGSTOP). The objective bears that, so every request could be in time; stops that took longer than 9 ms are those of this machine.\n\n"
+            + table(["load, policy", "requests/s", "stops", "longest (ms)", "P99 (ms)", "not in time"], lines))  # fmt: skip
+
+
+def alone(rows):
+    keys = dict.fromkeys((row["model"], row["clients"], row["after"]) for row in rows)
+    middle = lambda policy, key: median(row["latency_ms"]["p50"] for row in rows  # noqa: E731
+                                        if row["policy"] == policy and (row["model"], row["clients"], row["after"]) == key)  # fmt: skip
+    lines = []
+    for key in sorted(keys, key=lambda key: (key[1], key[0], key[2])):
+        eager = middle("eager", key)
+        ratios = [middle(policy, key) / eager for policy in ("fermata", "fermata:release")]
+        lines.append([f"{key[0]}, {key[1]} client{'s' if key[1] > 1 else ''}, {key[2]:,}/s before", f"{eager:.3f}",
+                      *(f"{ratio:.2f}" if ratio <= 1.05 else f"**{ratio:.2f}**" for ratio in ratios)])  # fmt: skip
+    return ("## alone: clients that ask in a loop, after other traffic\n\nThree networks of an H200, emulated on one executor, SLO 10 ms, over HTTP. Before, Poisson traffic on the "
+            "other two. Medians, of the medians of the turns, over those of eager batching. Asked: at most 1.05.\n\n"
+            + table(["model, clients, traffic", "eager (ms)", "fermata", "fermata:release"], lines))  # fmt: skip
+
+
+def mixes(rows):
+    lines = []
+    for row in rows:
+        ratio = row["served_rps"] / row["simulated_rps"]
+        shown = f"**{ratio:.3f}**" if row["times"] > 1 and ratio < 0.95 else f"{ratio:.3f}"
+        lines.append([", ".join(f"{name} {row['times'] * slo} ms" for name, slo in row["mix"]), row["executors"],
+                      f"{row['simulated_rps']:,.0f}", f"{row['served_rps']:,.0f}", shown, "0.95" if row["times"] > 1 else "-"])  # fmt: skip
+    return ("## mixes: four mixes over the network\n\nThe mixes of `docs/results/mixes.md` on emulated executors, over HTTP: with profiles and objectives ten times as long, and as "
+            "they are. Simulated: `fermata sim`, without a network.\n\n"
+            + table(["mix", "executors", "simulated (requests/s)", "served", "served / simulated", "at least"], lines))  # fmt: skip
+
+
 SECTIONS = {"goodput": goodput, "triton": triton, "identity": identity, "lone": lone, "overload": overload, "cycles": cycles,
-            "sequence": sequence}
+            "sequence": sequence, "stalls": stalls, "alone": alone, "mixes": mixes}

@@ -1,11 +1,11 @@
 """Measures what the server must show, beside `fermata sim` and beside NVIDIA Triton, and writes it down.
 
-    python3 bench/serving/serving.py                  all rows, about 15 minutes
+    python3 bench/serving/serving.py                  all rows, about 40 minutes
     python3 bench/serving/serving.py --only lone      one row (names below)
     python3 bench/serving/serving.py --quick          shorter runs, rougher numbers
     python3 bench/serving/serving.py --report         writes docs/results/serving.md again from what is stored
 
-Rows: goodput, triton, identity, lone, overload, cycles, sequence. Each is stored as docs/results/serving/ROW.json. Servers
+Rows: goodput, triton, identity, lone, overload, cycles, sequence, stalls, alone, mixes. Each is stored as docs/results/serving/ROW.json. Servers
 listen on loopback only, and those that were started are stopped. Triton comes from PyPI (see bench/triton).
 """
 
@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import random
 import shutil
 import signal
 import socket
@@ -58,7 +59,7 @@ def serving(args, models, *options):
             command += [f"--{name}-port", str(port)]
         process = subprocess.Popen([*command, *map(str, options)], cwd=ROOT)
         server = SimpleNamespace(http=f"http://127.0.0.1:{ports[0]}", grpc=f"grpc://127.0.0.1:{ports[1]}",
-                                 metrics=f"http://127.0.0.1:{ports[2]}/metrics")  # fmt: skip
+                                 metrics=f"http://127.0.0.1:{ports[2]}/metrics", process=process)  # fmt: skip
         try:
             for _ in range(600):
                 if process.poll() is not None:
@@ -271,9 +272,130 @@ def measure_sequence(args):
     return rows
 
 
+def measure_stalls(args):
+    """The server is stopped for 2 to 5 ms once a second. An objective of 10 ms bears that: nothing need be lost."""
+    alpha, beta = 0.075, 0.5
+    settings = f'engine = "emulated"\nslo_ms = 10\nalpha_ms = {alpha}\nbeta_ms = {beta}\n' + VECTOR
+    # Batches of four, back to back.
+    full = 4 / (4 * alpha + beta) * 1000
+    rows = []
+    for turn in range(1 if args.quick else 3):
+        for policy in ("eager", "fermata", "fermata:release"):
+            with serving(args, {"model": (settings, None)}, "--emulated-executors", 1, "--policy", policy) as server:
+                for share in (0.05, 0.3):
+                    options = ["--rate", round(share * full), "--slo-ms", 10, "--duration", seconds(args, 12)]
+                    with stopped_now_and_then(server.process, turn) as stops:
+                        found = triton.load(args, server.http, "model", *options)
+                    rows.append({"turn": turn, "policy": policy, "load": share, "rate": round(share * full), "stops": len(stops),
+                                 "longest_stop_ms": max(stops), "counts": found["counts"], "latency_ms": found["latency_ms"]})  # fmt: skip
+                    triton.say(f"{policy}, {share:.0%}: {found['counts']}, longest stop {max(stops):.1f} ms")
+    return rows
+
+
+@contextmanager
+def stopped_now_and_then(process, seed):
+    """Stops a process for 2 to 5 ms once a second until the block ends; how long each stop took, in milliseconds."""
+    done, stops, chance = threading.Event(), [], random.Random(seed)
+
+    def stop():
+        while not done.wait(1):
+            process.send_signal(signal.SIGSTOP)
+            begun = time.perf_counter()
+            time.sleep(chance.uniform(0.002, 0.005))
+            process.send_signal(signal.SIGCONT)
+            stops.append(1000 * (time.perf_counter() - begun))
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        yield stops
+    finally:
+        done.set()
+        thread.join()
+
+
+# Networks as they were measured on an H200.
+
+
+def measured(name):
+    """How long batches of 1, 2, ... take, in milliseconds: linear between the sizes that were measured."""
+    file = json.loads((ROOT / "profiles" / "h200" / f"{name}.json").read_text())
+    row = next(row for row in file["shares"] if row["percent"] == 100)
+    known = list(zip(file["batches"], row["median_ms"]))
+    table = []
+    for (low, before), (high, after) in zip(known, known[1:]):
+        table += [before + (after - before) * (size - low) / (high - low) for size in range(low, high)]
+    table.append(known[-1][1])
+    # A larger batch takes no less: medians may differ by their noise.
+    return [max(table[: at + 1]) for at in range(len(table))]
+
+
+def emulated(name, slo_ms, times=1):
+    """The settings of an emulated network, with latencies and objective this many times as long."""
+    table = ", ".join(f"{times * ms:.4f}" for ms in measured(name))
+    return f'engine = "emulated"\nslo_ms = {times * slo_ms}\nlatency_ms = [{table}]\n' + VECTOR
+
+
+def measure_alone(args):
+    """Clients that ask in a loop, after Poisson traffic on two other models."""
+    names = ("resnet50", "lenet", "bert_short")
+    models = {name: (emulated(name, 10), None) for name in names}
+    rows = []
+    for turn in range(1 if args.quick else 3):
+        for policy in ("eager", "fermata", "fermata:release"):
+            with serving(args, models, "--emulated-executors", 1, "--policy", policy) as server:
+                for rate in (200, 1000, 4000):
+                    for name in names:
+                        others = [f"{other}={rate / 2}@10" for other in names if other != name]
+                        triton.load(args, server.http, *others, "--duration", "1500ms")
+                        for clients in (1, 4):
+                            options = ["--concurrency", clients, "--slo-ms", 10, "--warmup", "0", "--duration", "1s"]
+                            found = triton.load(args, server.http, name, *options)
+                            rows.append({"turn": turn, "policy": policy, "after": rate, "model": name, "clients": clients,
+                                         "counts": found["counts"], "latency_ms": found["latency_ms"]})  # fmt: skip
+            triton.say(f"turn {turn + 1}, {policy}: done")
+    return rows
+
+
+MIXES = ((("mobilenetv2", 3), ("resnet152", 50)), (("lenet", 2), ("resnet152", 30)), (("bert_short", 3), ("vgg16", 50)),
+         (("resnet50", 3), ("mobilenetv2", 10), ("resnet152", 50)))  # fmt: skip
+
+
+def measure_mixes(args):
+    """The four mixes of `fermata bench mixes` over the network: ten times as long at a tenth of the rates, and as they are."""
+    rows = []
+    for times in (10, 1):
+        for mix in MIXES:
+            for executors in (1, 2):
+                expected = simulated_mix(args, mix, executors, times)
+                models = {name: (emulated(name, slo, times), None) for name, slo in mix}
+                with serving(args, models, "--emulated-executors", executors) as server:
+                    # Equal rates: a search multiplies all of them.
+                    each = expected * 0.95 / len(mix)
+                    loads = [f"{name}={each:.2f}@{times * slo}" for name, slo in mix]
+                    options = ["--goodput", "--duration", seconds(args, 12 if times > 1 else 6), "--warmup", "2s"]
+                    found = triton.load(args, server.http, *loads, *options)["goodput_rps"]
+                rows.append({"times": times, "mix": mix, "executors": executors, "simulated_rps": expected, "served_rps": found})
+                triton.say(f"x{times}, {' + '.join(name for name, _ in mix)} on {executors}: {found:.0f} of {expected:.0f} rps")
+    return rows
+
+
+def simulated_mix(args, mix, executors, times):
+    """The goodput that `fermata sim` finds for a mix at equal rates."""
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        file.write(f"gpus = {executors}\nrequests = 400000\n")
+        for name, slo in mix:
+            table = ", ".join(f"{times * ms:.4f}" for ms in measured(name))
+            file.write(f'[[model]]\nname = "{name}"\nlatency_ms = [{table}]\nslo_ms = {times * slo}\nrate = {1000 / times}\narrivals = "poisson"\n')
+        file.flush()
+        done = subprocess.run([args.fermata, "sim", file.name, "--goodput", "--json"], stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)["goodput_rps"]
+
+
 ROWS = {"goodput": measure_goodput, "triton": measure_triton, "identity": measure_identity,
         "lone": measure_lone, "overload": measure_overload, "cycles": measure_cycles,
-        "sequence": measure_sequence}  # fmt: skip
+        "sequence": measure_sequence, "stalls": measure_stalls, "alone": measure_alone,
+        "mixes": measure_mixes}  # fmt: skip
 
 
 def origin():
