@@ -1,4 +1,4 @@
-//! The requests that came lately, and streams of requests that could come next: pieces of what came, in random order.
+//! The requests that came lately, and streams of requests that could come next: what came, again.
 
 use fermata_core::{KindId, ModelId, Span, Time};
 
@@ -8,7 +8,7 @@ const KEPT: usize = 32_768;
 const PIECE: usize = 32;
 
 /// A request that came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrival {
     /// When it came, or comes.
     pub(super) at: Time,
@@ -21,11 +21,12 @@ pub(super) struct Arrival {
 /// The last requests of a pool, in a ring.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrivals {
+    /// Empty until a request comes.
     ring: Vec<Arrival>,
     /// How many have come: the next one has its place in the ring by that.
     count: u64,
-    /// How many of the last ones are remembered.
-    known: usize,
+    /// The number of the first one that is remembered, if it is still in the ring.
+    first: u64,
 }
 
 impl Arrivals {
@@ -37,23 +38,26 @@ impl Arrivals {
 
     #[inline]
     pub(super) fn note(&mut self, arrival: Arrival) {
-        let at = self.count as usize % KEPT;
-        match self.ring.get_mut(at) {
-            Some(place) => *place = arrival,
-            None => self.ring.push(arrival),
+        if self.ring.len() < KEPT {
+            self.make_room();
         }
+        self.ring[self.count as usize % KEPT] = arrival;
         self.count += 1;
-        self.known = (self.known + 1).min(KEPT);
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        self.ring.resize(KEPT, Arrival::default());
     }
 
     /// Only the last `most` are remembered.
     pub(super) fn forget_before(&mut self, most: usize) {
-        self.known = self.known.min(most);
+        self.first = self.count - self.known().min(most) as u64;
     }
 
     /// How many are remembered.
     pub(super) fn known(&self) -> usize {
-        self.known
+        ((self.count - self.first) as usize).min(KEPT)
     }
 
     /// The one that came `ago` requests before the last one.
@@ -63,12 +67,12 @@ impl Arrivals {
 
     /// The last ones of those that are remembered, at most so many, from the last one back.
     pub(super) fn last(&self, most: usize) -> impl Iterator<Item = &Arrival> {
-        (0..most.min(self.known)).map(|ago| self.back(ago))
+        (0..most.min(self.known())).map(|ago| self.back(ago))
     }
 
     /// How long ago the request before the last `requests` came, if it is remembered.
     pub(super) fn duration_of(&self, requests: usize) -> Option<Span> {
-        (requests < self.known).then(|| self.back(0).at - self.back(requests).at)
+        (requests < self.known()).then(|| self.back(0).at - self.back(requests).at)
     }
 
     /// The requests that are remembered, in their order, as if they came again from `from` on, with gaps of `gap`
@@ -83,7 +87,7 @@ impl Arrivals {
         gap: f64,
     ) -> Vec<Arrival> {
         // The first one has no gap to the one before.
-        let most = self.known.saturating_sub(1);
+        let most = self.known().saturating_sub(1);
         let piece = if most < least { piece.min(most) } else { most };
         let mut stream = Vec::with_capacity(least.max(most) + piece);
         let (mut at, mut random) = (from, SplitMix(seed));
@@ -101,7 +105,7 @@ impl Arrivals {
 
     /// How much more the time varies in which a few requests come than if they came at random: one for a Poisson process.
     pub(super) fn variation(&self) -> f64 {
-        let times = (0..self.known.saturating_sub(PIECE)).step_by(PIECE);
+        let times = (0..self.known().saturating_sub(PIECE)).step_by(PIECE);
         let times = times.map(|ago| (self.back(ago).at - self.back(ago + PIECE).at).0 as f64);
         let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
         for time in times {
