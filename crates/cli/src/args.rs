@@ -172,6 +172,7 @@ fn sim_help() -> String {
     let policies = Policy::names().join(", ");
     format!(
         "Policies: {policies}; fermata:release is fermata with --spare release; \
+         fermata:fixed keeps its rules where fermata compares them with others; \
          timeout:5ms or timeout:20% (of the SLO) waits that long; \
          deferred-prefix, eager-prefix and timeout:...-prefix gather without early drop; tfserving:5ms,32 \
          takes a timeout and a largest batch, orloj:0.001 the rate of the anticipated delay per millisecond.
