@@ -3,7 +3,7 @@
 use fermata_core::{KindId, ModelId, Span, Time};
 
 /// How many requests are remembered.
-const KEPT: usize = 32_768;
+pub(super) const KEPT: usize = 131_072;
 /// The variation of arrivals is that of the time in which so many come.
 const PIECE: usize = 32;
 
@@ -75,19 +75,20 @@ impl Arrivals {
         (requests < self.known()).then(|| self.back(0).at - self.back(requests).at)
     }
 
-    /// The requests that are remembered, in their order, as if they came again from `from` on, with gaps of `gap`
-    /// nanoseconds in the mean. If they are fewer than `least`, pieces of `piece` requests follow each other at random until
-    /// there are as many; within a piece, bursts are as they were. Equal seeds give equal streams.
+    /// The last `most` requests that are remembered, in their order, as if they came again from
+    /// `from` on, with gaps of `gap` nanoseconds in the mean. If fewer than `least` are remembered,
+    /// pieces of `piece` requests follow each other at random until there are as many; within a
+    /// piece, bursts are as they were. Equal seeds give equal streams.
     pub(super) fn again(
         &self,
         seed: u64,
         from: Time,
-        least: usize,
+        (least, most): (usize, usize),
         piece: usize,
         gap: f64,
     ) -> Vec<Arrival> {
         // The first one has no gap to the one before.
-        let most = self.known().saturating_sub(1);
+        let most = self.known().saturating_sub(1).min(most);
         let piece = if most < least { piece.min(most) } else { most };
         let mut stream = Vec::with_capacity(least.max(most) + piece);
         let (mut at, mut random) = (from, SplitMix(seed));
@@ -156,17 +157,17 @@ mod tests {
 
     #[test]
     fn requests_come_again_in_their_order_at_the_mean_gap() {
-        for count in [2, 20, 1_000, 40_000] {
+        for count in [2, 20, 1_000, 140_000] {
             let arrivals = arrivals(count);
-            let stream = arrivals.again(1, Time(5_000_000), 300, 32, 200.0);
+            let stream = arrivals.again(1, Time(5_000_000), (300, KEPT), 32, 200.0);
             assert!(stream.len() >= 300.max(arrivals.known() - 1), "{count}");
             assert_eq!(stream[0].at, Time(5_000_200));
             assert!(stream.windows(2).all(|pair| pair[1].at - pair[0].at == Span(200)), "{count}");
             let in_order = |pair: &&[Arrival]| pair[1].model.0 == (pair[0].model.0 + 1) % 3;
             assert!(count < 20 || stream.windows(2).filter(in_order).count() > 280, "{count}");
-            assert_eq!(stream, arrivals.again(1, Time(5_000_000), 300, 32, 200.0));
+            assert_eq!(stream, arrivals.again(1, Time(5_000_000), (300, KEPT), 32, 200.0));
         }
-        assert!(arrivals(1).again(1, Time::START, 10, 32, 100.0).is_empty());
+        assert!(arrivals(1).again(1, Time::START, (10, KEPT), 32, 100.0).is_empty());
     }
 
     #[test]
@@ -182,8 +183,8 @@ mod tests {
 
     #[test]
     fn only_the_last_requests_are_remembered() {
-        let mut arrivals = arrivals(40_000);
-        assert_eq!((arrivals.count(), arrivals.known()), (40_000, KEPT));
+        let mut arrivals = arrivals(140_000);
+        assert_eq!((arrivals.count(), arrivals.known()), (140_000, KEPT));
         assert_eq!(arrivals.duration_of(8), Some(Span(800)));
         arrivals.forget_before(10);
         assert_eq!((arrivals.last(100).count(), arrivals.duration_of(10)), (10, None));

@@ -3,7 +3,7 @@
 
 use fermata_core::Time;
 
-use super::arrivals::{Arrival, Arrivals};
+use super::arrivals::{Arrival, Arrivals, KEPT};
 use super::shadow::Shadow;
 use super::variant::{DEFAULT, VARIANTS, Variant};
 use crate::dispatcher::Dispatcher;
@@ -12,14 +12,18 @@ use crate::tuning::Learned;
 /// If fewer requests are remembered than this many, and this many times as many as come within the longest objective, pieces
 /// of them are played until there are as many,
 const LEAST: usize = 8_192;
-const OBJECTIVES: usize = 12;
+const OBJECTIVES: usize = 24;
 /// but none more often than this, and no more than this in all.
 const TIMES: usize = 16;
-const MOST: usize = 32_768;
+const MOST: usize = KEPT;
+/// Of more than these, only so many are played as must be.
+const USUAL: usize = 32_768;
 /// A piece has this many requests, times the variation of arrivals: long gaps are cut by short pieces.
 const PIECE: f64 = 64.0;
-/// After an eighth of them half of the variants leave; the others go on to twice as many, and so on.
+/// After an eighth of them half of the variants leave, but not before as many as come within this
+/// many times the longest objective; the others go on to twice as many, and so on.
 const FIRST_ROUND: usize = 8;
+const FIRST_OBJECTIVES: usize = 4;
 /// To what a model lost these are added, so that few requests do not tell much: lost ones, and all.
 const PRIOR_LOST: f64 = 2.0;
 const PRIOR_OFFERED: f64 = 200.0;
@@ -27,6 +31,10 @@ const PRIOR_OFFERED: f64 = 200.0;
 const OTHERS_WEIGHT: f64 = 0.05;
 /// With every contest, what earlier ones found counts for this much less.
 const MEMORY: f64 = 0.7;
+/// Where models lose so much on average, capacity is what is missing: from the first share on the
+/// mean over models begins to count in place of the model that loses most, from the second one on
+/// it counts alone.
+const OVERLOAD: (f64, f64) = (0.05, 0.10);
 /// Another variant must lose so much less than the one in use.
 const ADVANTAGE: f64 = 0.9;
 /// The default rules are used where no model loses a larger share under them.
@@ -93,9 +101,10 @@ impl Contest {
         let least = LEAST.max(OBJECTIVES * within_longest);
         let least = least.min(TIMES * arrivals.known()).min(MOST);
         let piece = (PIECE * variation) as usize;
-        let mut stream = arrivals.again(arrivals.count(), now, least, piece, gap);
+        let most = least.max(USUAL);
+        let mut stream = arrivals.again(arrivals.count(), now, (least, most), piece, gap);
         stream.retain(|arrival| live.serves(arrival.model));
-        let first = stream.len().div_ceil(FIRST_ROUND);
+        let first = stream.len().div_ceil(FIRST_ROUND).max(FIRST_OBJECTIVES * within_longest);
         let contestant = |variant| Contestant { variant, shadow: None, played: 0 };
         let mut contest = Self {
             start: live.clone(),
@@ -218,7 +227,7 @@ impl Tally {
         self.score(&self.lost) / self.score(&self.by_default)
     }
 
-    /// The share of the model that loses most, and a little of all others.
+    /// The share of the model that loses most, and a little of all others; in overload, their mean.
     fn score(&self, lost: &[f64]) -> f64 {
         let (mut highest, mut sum) = (0.0_f64, 0.0);
         for (lost, offered) in lost.iter().zip(&self.offered) {
@@ -226,7 +235,10 @@ impl Tally {
             sum += share;
             highest = highest.max(share);
         }
-        highest + OTHERS_WEIGHT * sum
+        let mean = sum / self.offered.len().max(1) as f64;
+        let (begin, end) = OVERLOAD;
+        let overload = ((mean - begin) / (end - begin)).clamp(0.0, 1.0);
+        highest + overload * (mean - highest) + OTHERS_WEIGHT * sum
     }
 
     /// Whether no model lost anything worth mentioning under the default rules.

@@ -11,7 +11,7 @@ mod variant;
 
 use fermata_core::{Span, Time};
 
-use self::arrivals::{Arrival, Arrivals};
+use self::arrivals::{Arrival, Arrivals, KEPT};
 use self::contest::{Contest, Findings};
 use self::variant::{DEFAULT, VARIANTS, variants};
 pub(crate) use self::variant::{Variant, limited};
@@ -27,6 +27,9 @@ const REST: u64 = 4;
 /// While other rules than the default are used, the next contest begins when this time has passed and this many requests
 /// have come.
 const REVIEW: (Span, u64) = (Span(30_000_000_000), 32_768);
+/// No contest begins before requests have come for this many times the longest objective, or half
+/// of all that can be remembered have come.
+const ENOUGH: u64 = 4;
 /// The pattern of arrivals is looked at after every so many requests.
 const LOOK: usize = 512;
 /// It is another one, if the mean gap between requests is so many times as long or short,
@@ -151,6 +154,10 @@ impl Adaptive {
     }
 
     fn begin_contest(&mut self, now: Time) {
+        if !self.knows_enough() {
+            self.next = self.arrivals.count() + (self.arrivals.known() as u64 / 4).max(GAP_MIN);
+            return;
+        }
         self.began = now;
         self.gap = (2 * self.gap).min(GAP_MAX);
         self.next = self.arrivals.count() + self.gap;
@@ -177,6 +184,14 @@ impl Adaptive {
             within_longest,
         );
         self.contest = Some(Box::new(contest));
+    }
+
+    /// Whether the requests that are remembered took long enough to tell what rules do to them.
+    fn knows_enough(&self) -> bool {
+        let known = self.arrivals.known();
+        let (_, longest) = self.live.objectives(&self.seen(usize::MAX).shares);
+        let took = self.arrivals.duration_of(known.saturating_sub(1)).unwrap_or_default();
+        took >= longest * ENOUGH || known >= KEPT / 2
     }
 
     /// The mean gap between requests while they have come as they do now, in nanoseconds.

@@ -18,12 +18,12 @@ pub(crate) struct Variant {
 }
 
 /// How many variants there are.
-pub(super) const VARIANTS: usize = 21;
+pub(super) const VARIANTS: usize = 23;
 /// The default rules, first in every list of variants.
 pub(super) const DEFAULT: usize = 0;
 
 /// Limits on a batch under the default rules and under eager ones, as multiples of the tightest objective.
-const LIMITS: [f64; 6] = [4.5, 3.0, 2.0, 1.4, 0.95, 0.67];
+const LIMITS: [f64; 8] = [4.5, 3.0, 2.0, 1.4, 0.95, 0.67, 0.47, 0.33];
 const EAGER_LIMITS: [f64; 3] = [3.0, 1.4, 0.95];
 const TIMEOUTS_PERCENT: [u32; 4] = [5, 10, 20, 35];
 /// How long models are taken to bear to wait, as multiples of how long they can.
