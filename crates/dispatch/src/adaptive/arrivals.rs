@@ -65,14 +65,20 @@ impl Arrivals {
         &self.ring[(self.count as usize - 1 - ago) % KEPT]
     }
 
-    /// The last ones of those that are remembered, at most so many, from the last one back.
-    pub(super) fn last(&self, most: usize) -> impl Iterator<Item = &Arrival> {
-        (0..most.min(self.known())).map(|ago| self.back(ago))
+    /// This many of those that are remembered without the last `skipped`, from the last one back.
+    pub(super) fn last(&self, skipped: usize, most: usize) -> impl Iterator<Item = &Arrival> {
+        (skipped..(skipped + most).min(self.known())).map(|ago| self.back(ago))
     }
 
-    /// How long ago the request before the last `requests` came, if it is remembered.
-    pub(super) fn duration_of(&self, requests: usize) -> Option<Span> {
-        (requests < self.known()).then(|| self.back(0).at - self.back(requests).at)
+    /// How long this many requests took to come, without the last `skipped`, if all are remembered.
+    pub(super) fn duration_of(&self, skipped: usize, requests: usize) -> Option<Span> {
+        let first = skipped + requests;
+        (first < self.known()).then(|| self.back(skipped).at - self.back(first).at)
+    }
+
+    /// When the first request came that is remembered.
+    pub(super) fn first_at(&self) -> Time {
+        self.known().checked_sub(1).map_or(Time::START, |ago| self.back(ago).at)
     }
 
     /// The last `most` requests that are remembered, in their order, as if they came again from
@@ -185,9 +191,9 @@ mod tests {
     fn only_the_last_requests_are_remembered() {
         let mut arrivals = arrivals(140_000);
         assert_eq!((arrivals.count(), arrivals.known()), (140_000, KEPT));
-        assert_eq!(arrivals.duration_of(8), Some(Span(800)));
+        assert_eq!(arrivals.duration_of(0, 8), Some(Span(800)));
         arrivals.forget_before(10);
-        assert_eq!((arrivals.last(100).count(), arrivals.duration_of(10)), (10, None));
-        assert_eq!(arrivals.duration_of(9), Some(Span(900)));
+        assert_eq!((arrivals.last(0, 100).count(), arrivals.duration_of(0, 10)), (10, None));
+        assert_eq!(arrivals.duration_of(4, 5), Some(Span(500)));
     }
 }

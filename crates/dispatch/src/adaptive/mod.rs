@@ -32,6 +32,8 @@ const REVIEW: (Span, u64) = (Span(30_000_000_000), 32_768);
 const ENOUGH: u64 = 4;
 /// The pattern of arrivals is looked at after every so many requests.
 const LOOK: usize = 512;
+/// Of more requests than these a part tells which models they are for.
+const SAMPLES: usize = 4_096;
 /// It is another one, if the mean gap between requests is so many times as long or short,
 const OTHER_GAP: f64 = 1.6;
 /// or if this share of the requests is for other models than before, counted twice.
@@ -162,11 +164,8 @@ impl Adaptive {
         self.gap = (2 * self.gap).min(GAP_MAX);
         self.next = self.arrivals.count() + self.gap;
         self.is_troubled = false;
-        if self.arrivals.known() > LOOK && self.seen(LOOK).is_other_than(&self.seen(usize::MAX)) {
-            self.arrivals.forget_before(LOOK);
-            self.since = (now, self.arrivals.count());
-        }
-        self.pattern = self.seen(usize::MAX);
+        self.forget_other_patterns();
+        self.pattern = self.seen(0, self.arrivals.known());
         self.pattern.variation = self.arrivals.variation().max(1.0);
         self.findings.fade();
         let (tightest, longest) = self.live.objectives(&self.pattern.shares);
@@ -189,8 +188,8 @@ impl Adaptive {
     /// Whether the requests that are remembered took long enough to tell what rules do to them.
     fn knows_enough(&self) -> bool {
         let known = self.arrivals.known();
-        let (_, longest) = self.live.objectives(&self.seen(usize::MAX).shares);
-        let took = self.arrivals.duration_of(known.saturating_sub(1)).unwrap_or_default();
+        let (_, longest) = self.live.objectives(&self.seen(0, LOOK).shares);
+        let took = self.arrivals.duration_of(0, known.saturating_sub(1)).unwrap_or_default();
         took >= longest * ENOUGH || known >= KEPT / 2
     }
 
@@ -221,7 +220,7 @@ impl Adaptive {
         }
         let is_silent = |&(requests, times): &(usize, f64)| {
             let requests = requests as f64 * self.pattern.variation;
-            let took = self.arrivals.duration_of(requests as usize);
+            let took = self.arrivals.duration_of(0, requests as usize);
             took.is_some_and(|took| took.0 as f64 > self.pattern.gap * requests * times)
         };
         if SILENCES.iter().any(is_silent) {
@@ -230,7 +229,7 @@ impl Adaptive {
             self.is_troubled = self.lost as f64 > TROUBLE * LOOK as f64;
             self.lost = 0;
             self.look = self.arrivals.count() + LOOK as u64;
-            if self.arrivals.known() > LOOK && self.seen(LOOK).is_other_than(&self.pattern) {
+            if self.arrivals.known() > LOOK && self.seen(0, LOOK).is_other_than(&self.pattern) {
                 self.forget(now);
             }
         }
@@ -248,14 +247,31 @@ impl Adaptive {
         self.choose(now, DEFAULT);
     }
 
-    /// The pattern of the last `most` requests.
-    fn seen(&self, most: usize) -> Pattern {
-        let requests = most.min(self.arrivals.known().saturating_sub(1));
-        let duration = self.arrivals.duration_of(requests).unwrap_or_default();
+    /// Remembers only the requests that came as the last ones did: back to the first stretch of
+    /// another pattern, each stretch as long as all after it.
+    fn forget_other_patterns(&mut self) {
+        let (last, known) = (self.seen(0, LOOK), self.arrivals.known());
+        let mut alike = LOOK;
+        while alike < known {
+            if self.seen(alike, alike).is_other_than(&last) {
+                self.arrivals.forget_before(alike);
+                self.since = (self.arrivals.first_at(), self.arrivals.count() - alike as u64);
+                return;
+            }
+            alike *= 2;
+        }
+    }
+
+    /// The pattern of this many requests, without the last `skipped`.
+    fn seen(&self, skipped: usize, requests: usize) -> Pattern {
+        let requests = requests.min(self.arrivals.known().saturating_sub(skipped + 1));
+        let duration = self.arrivals.duration_of(skipped, requests).unwrap_or_default();
         let mut shares = vec![0.0; self.live.models()];
-        for arrival in self.arrivals.last(requests) {
+        let step = requests.div_ceil(SAMPLES).max(1);
+        let sampled = requests.div_ceil(step) as f64;
+        for arrival in self.arrivals.last(skipped, requests).step_by(step) {
             if let Some(share) = shares.get_mut(arrival.model.index()) {
-                *share += 1.0 / requests as f64;
+                *share += 1.0 / sampled;
             }
         }
         let gap = duration.0 as f64 / requests.max(1) as f64;
@@ -304,5 +320,47 @@ impl Dispatch for Adaptive {
     #[inline]
     fn next_wakeup(&self) -> Time {
         self.live.next_wakeup()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fermata_core::{KindId, ModelId, Profile, RequestId};
+
+    use super::*;
+    use crate::event::ModelSpec;
+
+    /// Two models, and a request for each of `models` a millisecond after the one before.
+    fn after(models: impl Iterator<Item = u32>) -> Adaptive {
+        let (mut pool, mut actions) =
+            (Adaptive::new(Spare::Latency, Network::default()), Actions::default());
+        let slo = Span::from_ms(10.0);
+        let profile = Profile::linear(Span::from_ms(1.0), Span::from_ms(1.0), slo).unwrap();
+        for model in [0, 1].map(ModelId) {
+            let spec = ModelSpec::uniform(slo, profile.clone()).into();
+            pool.handle(Time::START, Event::AddModel { model, spec, gap: None }, &mut actions);
+        }
+        for (number, model) in (1..).zip(models) {
+            let (now, model) = (Time::from_ms(number as f64), ModelId(model));
+            let request = RequestId(number);
+            let event = Event::Arrive { model, request, deadline: now + slo, kind: KindId(0) };
+            pool.handle(now, event, &mut actions);
+            actions.clear();
+        }
+        pool
+    }
+
+    #[test]
+    fn requests_of_another_pattern_are_forgotten_and_of_the_same_one_are_not() {
+        let mut steady = after((0..6_000).map(|number| number % 2));
+        steady.forget_other_patterns();
+        assert_eq!(steady.arrivals.known(), 6_000);
+        // One model alone for 4,000 requests, then both of them for 3,000.
+        let mut changed =
+            after((0..7_000).map(|number| u32::from(number >= 4_000 && number % 2 == 1)));
+        changed.forget_other_patterns();
+        assert_eq!(changed.arrivals.known(), 2_048);
+        assert_eq!(changed.since, (Time::from_ms(4_953.0), 4_952));
+        assert!((changed.seen(0, 2_048).shares[0] - 0.5).abs() < 0.01);
     }
 }
