@@ -142,8 +142,8 @@ impl Lane {
             Window::Timeout(timeout) => {
                 (view.waiting[self.skip()].arrival + timeout.of(*view.slo), latest)
             }
-            Window::Priced(spare) => (
-                view.tuning.ready(spare, size, (frontrun, latest), view.pace, view.signal),
+            Window::Priced(_) => (
+                view.tuning.ready(size, (frontrun, latest), view.pace, view.signal),
                 view.tuning.urgency(latest),
             ),
         };

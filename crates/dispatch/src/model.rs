@@ -432,7 +432,8 @@ impl ModelMachine {
                 let slack = budget - lane.reach.shortest();
                 let company = self.company.ends_after(self.pace.rate());
                 self.tuning.retune(&self.pace, company, &lane.profile, batch, slack, signal);
-                if spare == Spare::Latency {
+                // Executors that are released would wait for clients that wait for them.
+                if spare == Spare::Latency || company < Span::MAX {
                     self.tuning.set_worth(&self.pace, company, &lane.profile, batch, signal);
                 }
                 let own = staggered_batch(&lane.reach, budget, self.pace.rate());

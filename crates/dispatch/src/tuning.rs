@@ -13,6 +13,8 @@ use crate::rules::Spare;
 /// slack the pool has.
 const TOLERANCE_MIN: f64 = 0.04;
 const TOLERANCE_MAX: f64 = 0.2;
+/// The most where nothing else runs between two batches of the model, on any executor.
+const TOLERANCE_LONE: f64 = 0.075;
 /// The least tolerance is gone when the load exceeds the pool by this share: then only throughput counts.
 const OVERLOAD: f64 = 0.2;
 /// The capacity, in requests, that may be wasted to save one request: less than one, since it is missing for
@@ -63,6 +65,8 @@ pub(crate) struct Tuning {
     report: Report,
     /// How long after an arrival to hold for the next one.
     patience: Span,
+    /// What spare executors are for.
+    spare: Spare,
     /// How long where spare executors buy latency, and the largest product of idle executors and squared batch size for
     /// which it is held at all.
     patience_spare: Span,
@@ -92,6 +96,7 @@ impl Tuning {
         slack: Span,
         signal: &Signal,
     ) {
+        self.spare = Spare::Release;
         let (cost, marginal) = costs(profile, batch);
         let saving = (cost - marginal).max(0.0);
         let load = pace.rate() * cost;
@@ -122,7 +127,7 @@ impl Tuning {
         batch: f64,
         signal: &Signal,
     ) {
-        self.holds_below = 0.0;
+        (self.spare, self.holds_below) = (Spare::Latency, 0.0);
         if signal.hold && !signal.idle && pace.rate() > 0.0 {
             let (cost, marginal) = costs(profile, batch);
             let room = (1.0 - signal.load.powf(FULL_POWER)) * (1.0 - signal.bad / LOST_MAX);
@@ -157,14 +162,13 @@ impl Tuning {
     #[inline]
     pub(crate) fn ready(
         &self,
-        spare: Spare,
         size: usize,
         (frontrun, latest): (Time, Time),
         pace: &Pace,
         signal: &Signal,
     ) -> Time {
         let end = frontrun.min(latest - signal.turn - self.advance) - signal.slack;
-        let patience = match spare {
+        let patience = match self.spare {
             Spare::Release => self.patience,
             Spare::Latency => {
                 let idle = f64::from(signal.idle_executors.max(1));
@@ -231,7 +235,14 @@ impl Tuning {
             return (0, 0);
         }
         let least = TOLERANCE_MIN * (1.0 - (signal.load - 1.0) / OVERLOAD).clamp(0.0, 1.0);
-        let tolerance = (1.0 / signal.load - 1.0).clamp(least, TOLERANCE_MAX);
+        // Those left behind by a lone executor's batch go with its next one, and a small batch now
+        // makes that one late: the batch of a staggered execution is not enough then.
+        let (most, target) = match signal.executors {
+            1 if signal.alone => (TOLERANCE_LONE, gathered),
+            1 => (TOLERANCE_MAX, gathered),
+            _ => (TOLERANCE_MAX, target),
+        };
+        let tolerance = (1.0 / signal.load - 1.0).clamp(least, most);
         let limit = profile.cost(gathered) * (1.0 + tolerance);
         let enough = first_where(1, gathered, |size| profile.cost(size) <= limit).min(target);
         let skip = first_where(0, meeting, |skip| fits(skip) >= enough);

@@ -31,12 +31,12 @@ impl ModelMachine {
     #[cold]
     pub(super) fn form_mixed(&mut self, now: Time, signal: &Signal) {
         let Some(mixed) = &self.mixed else { return };
-        let Window::Priced(spare) = self.rules.window else { return };
+        let Window::Priced(_) = self.rules.window else { return };
         for (at, lane) in self.lanes.iter_mut().enumerate() {
             match mixed.prospect(at, now, u64::from(signal.executors)) {
                 Some(Prospect { size, latest, frontrun }) => {
                     let window = (frontrun, latest);
-                    let ready = self.tuning.ready(spare, size, window, &self.pace, signal);
+                    let ready = self.tuning.ready(size, window, &self.pace, signal);
                     let ready = ready.min(latest).max(now);
                     let (size, urgency) = (size as u32, self.tuning.urgency(latest));
                     lane.propose(Candidate { size, ready, latest, due_last: latest, urgency });
