@@ -282,6 +282,7 @@ impl Dispatcher {
             self.market.report(Some(before), Some(after));
             self.is_in_trouble |= after.bad > TROUBLE;
             self.rank.set_pause(self.market.pause());
+            self.market.set_borne(self.rank.least_borne());
         }
     }
     /// What happens seldom: the pool or its models change, or a client does not wait.

@@ -34,7 +34,8 @@ pub struct Signal {
     pub idle: bool,
     /// How late wakeups may come.
     pub slack: Span,
-    /// How long it takes until one of the executors is free: on average, and where there is only one, at most.
+    /// How long it takes until one of the executors is free: on average, and where there is only one
+    /// that may be granted, at most.
     pub turn: Span,
     /// The mean share of recent requests lost, over models.
     pub bad: f64,
@@ -72,6 +73,9 @@ pub struct Market {
     square_ns2: f64,
     /// The longest of them, which is forgotten as slowly.
     longest_ns: f64,
+    /// How long the model that is in the greatest hurry can bear to wait, where batches must not
+    /// block it.
+    borne: Option<Span>,
     signal: Signal,
 }
 
@@ -99,6 +103,12 @@ impl Market {
     pub fn pause(&self) -> Span {
         let busy = self.square_ns2 / self.latency_ns.max(1.0);
         Span((busy / self.executors.max(1) as f64) as u64)
+    }
+
+    /// No model can bear to wait for less than this, and none must be blocked; that counts from the
+    /// next report on.
+    pub fn set_borne(&mut self, borne: Option<Span>) {
+        self.borne = borne;
     }
 
     /// Wakeups come late by as much as this.
@@ -145,11 +155,14 @@ impl Market {
             hold: self.total.gain / total > price,
             idle: self.total.alone < IDLE_MAX * executors,
             slack: self.signal.slack,
-            // Of several executors one is free soon, however long a batch of another runs; of one, not before that batch is done.
-            turn: Span(if self.executors > 1 {
-                self.latency_ns / executors
-            } else {
-                self.longest_ns
+            // Of several executors one is free soon, however long a batch of another runs; of one,
+            // not before that batch is done. Of two, one may have to be left to a tight objective.
+            turn: Span(match self.executors {
+                0 | 1 => self.longest_ns,
+                2 if self.borne.is_some_and(|borne| (borne.0 as f64) < self.longest_ns) => {
+                    self.longest_ns
+                }
+                _ => self.latency_ns / executors,
             } as u64),
             bad: self.total.bad / self.models.max(1) as f64,
             alone: self.models < 2,

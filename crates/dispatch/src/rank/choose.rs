@@ -87,6 +87,12 @@ impl RankMachine {
         self.unblocks && self.asked > 1 && self.bears.earliest().0 <= self.borne.0
     }
 
+    /// How long the model can bear to wait that can bear least, where others must not block it.
+    #[inline]
+    pub(crate) fn least_borne(&self) -> Option<Span> {
+        (self.unblocks && self.asked > 1).then(|| Span(self.bears.earliest().0))
+    }
+
     /// Who may need an executor while a batch runs for this long.
     fn set_scene(&self, scene: &mut Scene, now: Time, class: ClassId, begin: Time, takes: Span) {
         let ranks = &self.classes[class.index()];
