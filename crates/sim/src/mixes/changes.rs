@@ -14,9 +14,9 @@ use crate::world::{Observer, Run, simulate};
 /// How the rates of a mix change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The model with the shortest objective falls silent for a while and returns.
+    /// The model with the shortest objective falls silent for a while and returns, again and again.
     Silence,
-    /// The first and the last model share their requests 90 to 10, and then 10 to 90.
+    /// The first and the last model share their requests 90 to 10, and then 10 to 90, again and again.
     Swap,
 }
 
@@ -39,8 +39,10 @@ const SETTLING: Span = Span(1_000_000_000);
 /// The share of the steady goodput at which what happens at once is measured.
 const LOAD_AT_ONCE: f64 = 0.9;
 /// The length of the phases of each change, in seconds.
-const SILENCE_SECONDS: [f64; 3] = [10.0, 5.0, 10.0];
+const SILENCE_SECONDS: [f64; 2] = [10.0, 5.0];
 const SWAP_SECONDS: [f64; 2] = [10.0, 10.0];
+/// How often the phases come again, so that chance decides little.
+const CYCLES: usize = 4;
 
 /// A time during which rates are steady.
 #[derive(Clone, Debug)]
@@ -64,7 +66,7 @@ impl Change {
                     .members
                     .iter()
                     .map(|member| if member.slo == tightest { 0.0 } else { member.share });
-                let shares = [even.clone(), silent.collect(), even];
+                let shares = [even.clone(), silent.collect()];
                 SILENCE_SECONDS.into_iter().zip(shares).collect()
             }
             Self::Swap => {
@@ -86,7 +88,8 @@ impl Change {
             from = until;
             phase
         };
-        by_seconds.into_iter().map(phase).collect()
+        let count = CYCLES * by_seconds.len();
+        by_seconds.into_iter().cycle().take(count).map(phase).collect()
     }
 }
 
@@ -106,13 +109,15 @@ pub fn after_change(
         phases[1..].iter().map(|phase| (phase.from, phase.from + SETTLING)).collect();
 
     let changing = |rate: f64, windows: &[Window]| count(mix, &phases, rate, policy, windows);
-    // Each phase as if it had always been.
+    // The phases of a cycle, each as if it had always been.
+    let cycle = phases.len() / CYCLES;
     let steady = |rate: f64| {
         let mut total = vec![Count::default(); mix.members.len()];
-        for (phase, &window) in phases.iter().zip(&settled) {
+        for (at, phase) in phases[..cycle].iter().enumerate() {
             let end = phases.last().map_or(phase.until, |last| last.until);
             let always = [RatePhase { from: Time::START, until: end, ..phase.clone() }];
-            let counts = count(mix, &always, rate, policy, &[window]);
+            let windows: Vec<Window> = settled.iter().skip(at).step_by(cycle).copied().collect();
+            let counts = count(mix, &always, rate, policy, &windows);
             total.iter_mut().zip(counts).for_each(|(total, count)| total.add(count));
         }
         total

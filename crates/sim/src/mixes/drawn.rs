@@ -7,6 +7,9 @@ use crate::feed::Drawn;
 use crate::scenario::Scenario;
 use crate::search::{NEAR, highest_near, passes_drawn, run_drawn};
 
+/// The first step of a search from the goodput of another policy.
+const VERY_NEAR: f64 = 1.01;
+
 /// A mix and its arrivals.
 pub struct DrawnMix<'a> {
     /// The mix.
@@ -38,20 +41,27 @@ impl<'a> DrawnMix<'a> {
 
     /// The goodput of a policy.
     pub fn goodput(&self, policy: Policy) -> Goodput {
-        self.search(&self.scenario, policy, 1.0)
+        self.search(&self.scenario, policy, 1.0, NEAR)
     }
 
     /// The goodput of a policy that is expected near this rate, in requests a second.
     pub fn goodput_near(&self, policy: Policy, rate: f64) -> Goodput {
-        let guess = if rate > 0.0 { rate / self.scenario.rate() } else { 1.0 };
-        self.search(&self.scenario, policy, guess)
+        let (guess, step) =
+            if rate > 0.0 { (rate / self.scenario.rate(), VERY_NEAR) } else { (1.0, NEAR) };
+        self.search(&self.scenario, policy, guess, step)
     }
 
     /// The goodput of a policy on a variant of the scenario, which has the same arrivals; `guess`
-    /// is a factor of the scenario's rates.
-    pub(super) fn search(&self, scenario: &Scenario, policy: Policy, guess: f64) -> Goodput {
+    /// is a factor of the scenario's rates, and `step` that to the next guess.
+    pub(super) fn search(
+        &self,
+        scenario: &Scenario,
+        policy: Policy,
+        guess: f64,
+        step: f64,
+    ) -> Goodput {
         let passes = |factor: f64| passes_drawn(scenario, &self.drawn, factor, policy);
-        let factor = highest_near(guess, NEAR, self.precision, passes);
+        let factor = highest_near(guess, step, self.precision, passes);
         let found = factor > 0.0 && factor.is_finite();
         let busy = || run_drawn(scenario, &self.drawn, factor, policy, None).busy_fraction();
         Goodput { rate: factor * scenario.rate(), busy: if found { busy() } else { 0.0 } }

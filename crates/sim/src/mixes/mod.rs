@@ -60,14 +60,14 @@ pub struct Mix {
 
 /// The longest objective of a mix, and so the longest batch of a linear profile.
 const SLO_MAX_MS: f64 = 200.0;
-/// A run has at least this many requests of its rarest model: a hundredth of them is 200, which
-/// chance moves by a fifth where they come in bursts. With a quarter of that the best of many
-/// policies is often the luckiest, and one that learns has learned for half of the run.
-const RAREST_REQUESTS_MIN: f64 = 20_000.0;
+/// A run has at least this many requests of its rarest model: a hundredth of them is 800, which
+/// chance moves by a tenth where they come in bursts. With a quarter of that the best of many
+/// policies is often the luckiest: played other requests, it loses its lead.
+const RAREST_REQUESTS_MIN: f64 = 80_000.0;
 /// A run has between these numbers of requests of all models, unless the longest objective asks for
 /// more.
-const REQUESTS_MIN: f64 = 240_000.0;
-const REQUESTS_MAX: f64 = 1_600_000.0;
+const REQUESTS_MIN: f64 = 480_000.0;
+const REQUESTS_MAX: f64 = 3_200_000.0;
 /// A run lasts at least this many times the longest objective.
 const SLOS_MIN: f64 = 160.0;
 /// A longer table of gaps begins again: by then every model is at another place of its own table.

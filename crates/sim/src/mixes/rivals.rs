@@ -6,6 +6,7 @@ use fermata_dispatch::Policy;
 
 use super::drawn::{DrawnMix, Goodput};
 use crate::scenario::Scenario;
+use crate::search::NEAR;
 
 /// A policy, with or without a limit on how long batches are.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,7 +123,7 @@ impl DrawnMix<'_> {
             // Just above the rate that it has passed.
             let above = beaten / scenario.rate() * (1.0 + 2.0 * self.precision);
             let guess = if beaten > 0.0 { above } else { 1.0 };
-            let goodput = self.search(&scenario, rival.policy, guess);
+            let goodput = self.search(&scenario, rival.policy, guess, NEAR);
             if goodput.rate.is_finite() && goodput.rate > beaten {
                 best = BestRival { goodput, name: rival.name.clone() };
             }
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(rivals[2].name, "fermata:fixed, 0.5 ms");
         let best = drawn.best_rival(&rivals);
         let each = rivals.iter().map(|rival| {
-            let found = drawn.search(&rival.scenario(&drawn), rival.policy, 1.0);
+            let found = drawn.search(&rival.scenario(&drawn), rival.policy, 1.0, NEAR);
             found.rate
         });
         let highest = each.fold(0.0, f64::max);

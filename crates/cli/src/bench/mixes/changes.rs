@@ -25,14 +25,14 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
         (
             Change::Silence,
             "The model with the tightest objective falls silent and returns",
-            "Ten seconds at equal rates, five without the model that has the tightest objective, \
-             and ten at equal rates again.",
+            "Ten seconds at equal rates, then five without the model that has the tightest \
+             objective, four times.",
         ),
         (
             Change::Swap,
             "Two models swap their rates",
             "Ten seconds in which the first and the last model of the mix share their requests 90 \
-             to 10, and ten in which they share them 10 to 90.",
+             to 10, and ten in which they share them 10 to 90, four times.",
         ),
     ];
     let jobs: Vec<(Change, &Case, &str)> = kinds

@@ -58,7 +58,7 @@ fn measure(
          rates; Poisson or Gamma (0.2) arrivals. The best of {} other policies on each mix: \
          deferred, eager, five timeouts, Clockwork, Shepherd, Nexus, and both eager batching and \
          the default rules (fermata:fixed, which compares nothing) with nine limits on the length \
-         of a batch, as shares of the tightest objective. A run has at least 20,000 \
+         of a batch, as shares of the tightest objective. A run has at least 80,000 \
          requests of its rarest model. Goodputs are searched to {:.1} %.",
         grouped(count as f64, 0),
         first,
