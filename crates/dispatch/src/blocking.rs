@@ -100,15 +100,25 @@ struct Harm {
     work: Span,
     /// When another executor is close enough to the end of its batch to meet a need that no executor meets now.
     retry: Time,
+    /// The model whose need is the limit.
+    by: usize,
 }
 
 /// What becomes of an executor that could be granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// It is kept free for others until then.
-    Keep(Time),
-    /// The model's batch goes, no longer than this.
-    Run { model: usize, longest: Span },
+    /// It is kept free until then, for this model.
+    Keep { until: Time, by: usize },
+    /// The model's batch goes, no longer than this; where that is shorter than it would be, for
+    /// another model.
+    Run { model: usize, longest: Span, by: Option<usize> },
+}
+
+impl Choice {
+    /// The model's batch goes, as it is.
+    pub(crate) fn run(model: usize) -> Self {
+        Self::Run { model, longest: Span::MAX, by: None }
+    }
 }
 
 impl Scene {
@@ -179,38 +189,41 @@ impl Scene {
         if let Some(urgent) = waiting.iter().find(|one| one.model == first)
             && self.harm(first, urgent.full()).blocked_ns == 0.0
         {
-            return Choice::Run { model: first, longest: Span::MAX };
+            return Choice::run(first);
         }
         // Of those that block nobody at some size, the one that uses the executor best.
-        let mut best: Option<(f64, &Waiting<'_>, Span)> = None;
+        let mut best: Option<(f64, &Waiting<'_>, Span, usize)> = None;
         // Of those that block somebody at any size and cannot wait, the most urgent.
         let mut desperate: Option<&Waiting<'_>> = None;
-        let mut wake = Time::NEVER;
+        let mut wake = (Time::NEVER, first);
         for one in waiting {
             let harm = self.harm(one.model, one.full());
             let Some(takes) = self.fitting(one, &harm) else {
                 let retry = harm.retry.max(self.now.next());
                 if retry != Time::NEVER && retry <= one.ask.latest {
-                    wake = wake.min(retry);
+                    wake = wake.min((retry, harm.by));
                 } else if desperate.is_none_or(|other| one.ask.urgency < other.ask.urgency) {
                     desperate = Some(one);
                 }
                 continue;
             };
             let use_made = one.use_made(takes);
-            let is_better = best.is_none_or(|(other, before, _)| {
+            let is_better = best.is_none_or(|(other, before, ..)| {
                 use_made > other || use_made == other && one.ask.urgency < before.ask.urgency
             });
             if is_better {
-                best = Some((use_made, one, takes));
+                best = Some((use_made, one, takes, harm.by));
             }
         }
         match (best, desperate) {
-            (Some((_, one, longest)), _) => Choice::Run { model: one.model, longest },
+            (Some((_, one, longest, by)), _) => {
+                let by = (longest < one.full()).then_some(by);
+                Choice::Run { model: one.model, longest, by }
+            }
             // Somebody waits in vain whatever is done: the batch is as large as it can be.
-            (None, Some(one)) => Choice::Run { model: one.model, longest: Span::MAX },
-            (None, None) if wake != Time::NEVER => Choice::Keep(wake),
-            (None, None) => Choice::Run { model: first, longest: Span::MAX },
+            (None, Some(one)) => Choice::run(one.model),
+            (None, None) if wake.0 != Time::NEVER => Choice::Keep { until: wake.0, by: wake.1 },
+            (None, None) => Choice::run(first),
         }
     }
 
@@ -237,14 +250,22 @@ impl Scene {
     fn harm(&mut self, model: usize, takes: Span) -> Harm {
         self.trial.clone_from(&self.free);
         let next_free = self.free.first().copied();
-        let mut harm =
-            Harm { limit: Span::MAX, blocked_ns: 0.0, work: Span::ZERO, retry: Time::NEVER };
+        let mut harm = Harm {
+            limit: Span::MAX,
+            blocked_ns: 0.0,
+            work: Span::ZERO,
+            retry: Time::NEVER,
+            by: model,
+        };
         for need in self.needs.iter().filter(|need| need.model != model) {
             if self.trial.first().is_some_and(|&next| next <= need.by) {
                 put_off(&mut self.trial, need.takes);
                 continue;
             }
-            harm.limit = harm.limit.min(need.by - self.begin - harm.work);
+            let limit = need.by - self.begin - harm.work;
+            if limit < harm.limit {
+                (harm.limit, harm.by) = (limit, need.model);
+            }
             let end = self.begin + takes + harm.work;
             if end > need.by {
                 let late = (end - need.by).0 as f64;
@@ -345,7 +366,8 @@ mod tests {
         scene.add_quiet(0, &tight());
         let waiting = [Waiting { model: 1, ask: ask(30.0, 45.0, 50), need: slack(), table: &long }];
         let chosen = scene.choose(1, &waiting);
-        assert_eq!(chosen, Choice::Run { model: 1, longest: ms(2.6) }, "eight of fifty");
+        let limited = Choice::Run { model: 1, longest: ms(2.6), by: Some(0) };
+        assert_eq!(chosen, limited, "eight of fifty");
     }
 
     #[test]
@@ -355,7 +377,7 @@ mod tests {
         scene.add_idle(0);
         scene.add_busy(Time::from_ms(12.0));
         let waiting = [Waiting { model: 1, ask: ask(30.0, 45.0, 50), need: slack(), table: &long }];
-        assert_eq!(scene.choose(1, &waiting), Choice::Run { model: 1, longest: Span::MAX });
+        assert_eq!(scene.choose(1, &waiting), Choice::run(1));
     }
 
     #[test]
@@ -381,10 +403,10 @@ mod tests {
         scene.add_busy(Time::from_ms(15.0));
         let waiting = [Waiting { model: 1, ask: ask(30.0, 45.0, 9), need: slack(), table: &slow }];
         // One request takes 4.2 ms, and the other executor is free in 5: 2.6 ms before that, this one may go.
-        assert_eq!(scene.choose(1, &waiting), Choice::Keep(Time::from_ms(12.4)));
+        assert_eq!(scene.choose(1, &waiting), Choice::Keep { until: Time::from_ms(12.4), by: 0 });
         // Who cannot wait so long goes, and with as many as there are.
         let waiting = [Waiting { model: 1, ask: ask(12.0, 45.0, 9), need: slack(), table: &slow }];
-        assert_eq!(scene.choose(1, &waiting), Choice::Run { model: 1, longest: Span::MAX });
+        assert_eq!(scene.choose(1, &waiting), Choice::run(1));
     }
 
     #[test]
@@ -395,7 +417,7 @@ mod tests {
         let burst = Need { rate: 0.01 / MS as f64, batch: 1.0, ..slack() };
         // Twelve take 3.4 ms together. In two batches they are late: all are due at 13.6 ms.
         let waiting = [Waiting { model: 1, ask: ask(10.2, 13.6, 12), need: burst, table: &long }];
-        assert_eq!(scene.choose(1, &waiting), Choice::Run { model: 1, longest: ms(3.4) });
+        assert_eq!(scene.choose(1, &waiting), Choice::Run { model: 1, longest: ms(3.4), by: None });
     }
 
     #[test]

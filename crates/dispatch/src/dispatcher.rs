@@ -207,7 +207,7 @@ impl Dispatcher {
     }
 
     fn start(&mut self, now: Time, grant: Grant, actions: &mut Actions) {
-        let Grant { model, executor, class, free_at, longest } = grant;
+        let Grant { model, executor, class, free_at, longest, limited_by } = grant;
         let first = actions.requests.len();
         let machine = self.models[model.index()].as_mut();
         let (list, batch) = (&mut actions.list, &mut actions.requests);
@@ -227,6 +227,9 @@ impl Dispatcher {
         match start {
             Some(start) => {
                 self.running.start(executor, model, &actions.requests[first..]);
+                if let Some(by) = limited_by {
+                    actions.list.push(Action::Limit { model, by });
+                }
                 actions.run(executor, model, start.start, start.latency, first);
                 self.rank.inform_executor(executor, start.start, start.latency);
                 self.market.note_batch(start.latency);

@@ -102,6 +102,14 @@ pub enum Action {
         /// Which executor.
         executor: ExecutorId,
     },
+    /// Nothing is to be done, but people may want to know: the next batch of the model is shorter
+    /// than it would be, or waited, since a longer one would have blocked another model.
+    Limit {
+        /// Whose batch.
+        model: ModelId,
+        /// For which model.
+        by: ModelId,
+    },
     /// Run a batch.
     Run {
         /// Where.

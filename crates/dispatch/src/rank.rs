@@ -49,6 +49,8 @@ pub struct Grant {
     pub free_at: Time,
     /// The batch may take this long: a longer one would block others.
     pub longest: Span,
+    /// The model for which the batch is shorter, or waited, if there is one.
+    pub limited_by: Option<ModelId>,
 }
 
 /// The executors of a pool and the candidates that wait for them.
@@ -75,6 +77,8 @@ pub struct RankMachine {
     bears: MinTree,
     /// Where every model can bear to wait as long as this, batches block nobody.
     borne: Span,
+    /// By model: for which other one its candidate was kept waiting.
+    limited_by: Vec<Option<usize>>,
     /// For the next choice.
     scene: Scene,
 }
@@ -230,6 +234,7 @@ impl RankMachine {
     pub fn grow(&mut self, models: usize) {
         self.models = self.models.max(models);
         self.needs.resize(self.models, Need::default());
+        self.limited_by.resize(self.models, None);
         self.bears.grow(self.models);
         for class in &mut self.classes {
             class.grow(self.models);
@@ -429,25 +434,30 @@ impl RankMachine {
         let (mut model, mut longest) = (model, Span::MAX);
         if self.may_block() {
             match self.choose(now, class, executor, model) {
-                Choice::Run { model: chosen, longest: bound } => (model, longest) = (chosen, bound),
-                Choice::Keep(until) => {
+                Choice::Run { model: chosen, longest: bound, by } => {
+                    (model, longest) = (chosen, bound);
+                    self.limited_by[model] = by.or(self.limited_by[model]);
+                }
+                Choice::Keep { until, by } => {
                     self.classes[class.index()].kept_until = until;
+                    self.limited_by[model] = Some(by);
                     return None;
                 }
             }
         }
+        let limited_by = self.limited_by[model].take().map(|by| ModelId(by as u32));
         let ranks = &mut self.classes[class.index()];
         ranks.waiting.clear(model);
         ranks.idle.remove(executor);
         ranks.free.clear(executor);
-        Some(Grant { longest, ..self.grant(class, model, executor) })
+        Some(Grant { longest, limited_by, ..self.grant(class, model, executor) })
     }
 
     #[inline]
     fn grant(&self, class: ClassId, model: usize, executor: usize) -> Grant {
         let free_at = self.executors[executor].free_at;
         let (model, executor) = (ModelId(model as u32), ExecutorId(executor as u32));
-        Grant { model, executor, class, free_at, longest: Span::MAX }
+        Grant { model, executor, class, free_at, longest: Span::MAX, limited_by: None }
     }
 
     /// When the first busy executor can be granted to the most urgent waiting candidate.

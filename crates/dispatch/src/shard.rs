@@ -268,7 +268,7 @@ impl Shard {
         actions: &mut Actions,
         to: &mut impl ToHub,
     ) {
-        let Promise { grant: Grant { model, executor, class, free_at, longest }, stay, .. } =
+        let Promise { grant: Grant { model, executor, class, free_at, longest, .. }, stay, .. } =
             promise;
         let at = self.place(model);
         let first = actions.requests.len();

@@ -235,6 +235,7 @@ impl World {
                         request.id
                     );
                 }
+                Action::Limit { model, by } => assert_ne!(model, by),
                 Action::Preempt { executor } => {
                     let state = self.executors.get_mut(&executor.0).unwrap();
                     assert!(state.batches.len() == 1 && !state.leaving);

@@ -206,6 +206,9 @@ impl Script {
                         };
                         let _ = writeln!(timeline, "drop {} {model}: {reason}", request.id);
                     }
+                    Action::Limit { model, by } => {
+                        let _ = writeln!(timeline, "limit {model} by {by}");
+                    }
                     Action::Preempt { executor } => {
                         running.entry(executor).or_default().remove(0);
                         let _ = writeln!(timeline, "preempt {executor}");

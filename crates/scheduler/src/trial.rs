@@ -280,6 +280,7 @@ impl ModelSide {
                     self.sent += u64::from(*size);
                     self.batches += 1;
                 }
+                Action::Limit { .. } => {}
                 Action::Preempt { .. } => unreachable!("these policies do not"),
             }
         }

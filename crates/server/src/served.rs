@@ -137,6 +137,17 @@ impl Served {
         self.place.pool()
     }
 
+    /// The names of those of `others` that batches of this one were kept short for, or waited for,
+    /// so that they need not wait, and how many batches.
+    pub fn limited_by(&self, others: &[Arc<Self>]) -> Vec<(String, u64)> {
+        let limits = self.place.limits().into_iter();
+        let named = limits.filter_map(|(by, count)| {
+            let other = others.iter().find(|other| other.place.is_at(self.pool(), by))?;
+            Some((other.name.clone(), count))
+        });
+        named.collect()
+    }
+
     /// What is known, and learned, of its requests.
     pub(crate) fn subject(&self) -> &Subject {
         &self.subject

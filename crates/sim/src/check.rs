@@ -329,6 +329,7 @@ impl Observer for Checker {
         self.log.write(now, action, batch);
         match *action {
             Action::Drop { model, ref request, reason } => self.dropped(model, request, reason),
+            Action::Limit { model, by } => assert_ne!(model, by, "no model is in its own way"),
             Action::Preempt { executor } => {
                 let state = self.executor(executor);
                 let (model, batch) = state.batches.pop_front().expect("only a batch is preempted");
@@ -363,6 +364,11 @@ impl Log {
             Action::Preempt { executor } => {
                 self.word(2);
                 self.word(u64::from(executor.0));
+            }
+            Action::Limit { model, by } => {
+                self.word(4);
+                self.word(u64::from(model.0));
+                self.word(u64::from(by.0));
             }
             Action::Run { executor, model, start, latency, size, .. } => {
                 self.word(3);

@@ -274,6 +274,7 @@ impl ClosedWorld {
                 *place = Some(Batch { model, finish: start + latency, requests });
             }
             Action::Preempt { executor } => self.running[executor.index()] = None,
+            Action::Limit { .. } => {}
         }
     }
 }

@@ -428,6 +428,7 @@ impl<'a> World<'a> {
                 self.stats.models[model.index()].drop(reason);
                 self.check_limit(model);
             }
+            Action::Limit { .. } => {}
             Action::Run { executor, model, start, latency, .. } => {
                 let state = &mut self.executors[executor.index()];
                 if state.is_busy() {

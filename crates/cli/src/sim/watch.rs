@@ -69,6 +69,7 @@ impl Observer for Watch<'_> {
         match *action {
             Action::Drop { reason: DropReason::Cancelled, .. } => {}
             Action::Drop { .. } => tape.misses.push_back(now),
+            Action::Limit { .. } => {}
             Action::Preempt { executor } => tape.cut(now, executor),
             Action::Run { executor, model, start, size, .. } => {
                 tape.running_on(executor).push_back(TapedBatch {

@@ -11,6 +11,9 @@ const SHOWN: Duration = Duration::from_millis(4_800);
 /// The order of models is by their requests in this time, so that equals do not change places all the time.
 const KEPT: Duration = Duration::from_secs(30);
 
+/// Of fewer batches it is not said that they are kept short.
+const LIMITED_MIN: f64 = 0.01;
+
 /// The looks of the last half minute.
 #[derive(Debug, Default)]
 pub(super) struct History {
@@ -45,6 +48,8 @@ pub(super) struct ModelFigures {
     pub(super) failed: u64,
     /// How many batches there were of each size.
     pub(super) batches: BTreeMap<usize, u64>,
+    /// How many of them were shorter, or waited, so that another model need not wait.
+    pub(super) limited_by: BTreeMap<String, u64>,
 }
 
 /// A latency as a part of the SLO.
@@ -149,6 +154,7 @@ struct Counted {
     /// Upper edge as a part of the SLO, and how many answers were at most as slow.
     latency: Vec<(f64, u64)>,
     batches: BTreeMap<usize, u64>,
+    limited_by: BTreeMap<String, u64>,
 }
 
 impl Counted {
@@ -162,7 +168,12 @@ impl Counted {
             let before = past.and_then(|past| past.batches.iter().find(|past| past.0 == size));
             (size, count.saturating_sub(before.map_or(0, |past| past.1)))
         });
+        let limited_by = now.limited_by.iter().map(|(by, count)| {
+            let before = past.and_then(|past| past.limited_by.iter().find(|past| past.0 == *by));
+            (by.clone(), count.saturating_sub(before.map_or(0, |past| past.1)))
+        });
         Self {
+            limited_by: limited_by.filter(|&(_, count)| count > 0).collect(),
             in_time: since(|model| model.in_time),
             late: since(|model| model.late),
             dropped: since(|model| model.dropped),
@@ -205,6 +216,7 @@ impl Counted {
             late: self.late,
             failed: self.failed,
             batches: self.batches.clone(),
+            limited_by: self.limited_by.clone(),
         }
     }
 
@@ -228,6 +240,14 @@ impl Counted {
 }
 
 impl ModelFigures {
+    /// The model for which most batches were kept short, if those are worth mentioning.
+    pub(super) fn limiter(&self) -> Option<&str> {
+        let batches: u64 = self.batches.values().sum();
+        let limited: u64 = self.limited_by.values().sum();
+        let (by, _) = self.limited_by.iter().max_by_key(|&(_, count)| count)?;
+        (limited as f64 >= LIMITED_MIN * batches as f64).then_some(by)
+    }
+
     /// The mean size of a batch.
     pub(super) fn mean_batch(&self) -> Option<f64> {
         let count: u64 = self.batches.values().sum();

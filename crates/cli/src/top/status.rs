@@ -35,6 +35,9 @@ pub(super) struct Model {
     pub(super) answers: u64,
     /// Size and number of batches.
     pub(super) batches: Vec<(usize, u64)>,
+    /// Other models, and how many batches were shorter, or waited, so that they need not wait.
+    #[serde(default)]
+    pub(super) limited_by: Vec<(String, u64)>,
 }
 
 /// A pool of executors.

@@ -21,11 +21,11 @@ fn a_second_look_tells_what_happened_since_the_first() {
         "\
 Fermata 0.1.0 at http://host:8000: ready, up 65 s, 3 models, of the last 5 s
 
-model             SLO   req/s  in time  p50 ms  p99 ms  of the SLO     waiting  batch  sizes               dropped   late
-resnet50        25 ms     200   99.0 %    17.2    24.9  ████████▒▒▒▒│        3    7.6  ▂  ▁   █   ▃ 1–12         4      6
-bert            60 ms      21   80.0 %    47.9   172.5  ██████████▒▒▶        0    4.0  █            4            5     16
-idle          12.5 ms       0        –       –       –                       0      –                            0      0
-all models                221   97.1 %    70 %   200 %  ████████▒▒▒▒▶        3    6.8  ▂  ▅   █   ▃ 1–12         9     22
+model             SLO   req/s  in time  p50 ms  p99 ms  of the SLO     waiting  batch  sizes               limited by  dropped   late
+resnet50        25 ms     200   99.0 %    17.2    24.9  ████████▒▒▒▒│        3    7.6  ▂  ▁   █   ▃ 1–12   bert              4      6
+bert            60 ms      21   80.0 %    47.9   172.5  ██████████▒▒▶        0    4.0  █            4                        5     16
+idle          12.5 ms       0        –       –       –                       0      –                                        0      0
+all models                221   97.1 %    70 %   200 %  ████████▒▒▒▒▶        3    6.8  ▂  ▅   █   ▃ 1–12                     9     22
 
 pool cpu          1 executor     0 % busy   0.0 % bad     1 advised
   ·
@@ -176,6 +176,7 @@ fn second() -> Value {
     resnet["answers"] = json!(3996);
     resnet["latency"] = json!([[12.5, 1200], [25.0, 3990], [75.0, 3996]]);
     resnet["batches"] = json!([[1, 20], [4, 15], [8, 50], [12, 15]]);
+    resnet["limited_by"] = json!([["bert", 20], ["idle", 3]]);
     let bert = &mut status["models"][1];
     bert["in_time"] = json!(84);
     bert["late"] = json!(16);

@@ -45,7 +45,7 @@ struct Column {
     spare: u8,
 }
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [Column; 13] = [
     Column { head: "model", width: 12, left: true, spare: 0 },
     Column { head: "SLO", width: 6, left: false, spare: 0 },
     Column { head: "req/s", width: 6, left: false, spare: 0 },
@@ -56,6 +56,7 @@ const COLUMNS: [Column; 12] = [
     Column { head: "waiting", width: 7, left: false, spare: 5 },
     Column { head: "batch", width: 5, left: false, spare: 0 },
     Column { head: "sizes", width: SIZES + 6, left: true, spare: 4 },
+    Column { head: "limited by", width: 10, left: true, spare: 6 },
     Column { head: "dropped", width: 7, left: false, spare: 1 },
     Column { head: "late", width: 5, left: false, spare: 1 },
 ];
@@ -168,14 +169,21 @@ fn row(model: &ModelFigures) -> Vec<Cell> {
         }
         None => one(Tone::Faint, "–"),
     };
-    let mut name = in_one_line(&model.name);
-    if name.chars().count() > NAME_MAX {
-        name = name.chars().take(NAME_MAX - 1).chain(['…']).collect();
-    }
-    let mut cells =
-        vec![one(Tone::Plain, name), one(Tone::Plain, format!("{} ms", plain(model.slo_ms)))];
+    let mut cells = vec![
+        one(Tone::Plain, shortened(&model.name)),
+        one(Tone::Plain, format!("{} ms", plain(model.slo_ms))),
+    ];
     cells.extend(common(model, ms(model.p50), ms(model.p99)));
     cells
+}
+
+/// A name that takes no more room than there is.
+fn shortened(name: &str) -> String {
+    let name = in_one_line(name);
+    match name.chars().count() > NAME_MAX {
+        true => name.chars().take(NAME_MAX - 1).chain(['…']).collect(),
+        false => name,
+    }
 }
 
 /// The line of all models: their latencies are parts of the SLO.
@@ -192,7 +200,7 @@ fn total(all: &ModelFigures) -> Vec<Cell> {
     cells
 }
 
-fn common(model: &ModelFigures, p50: Cell, p99: Cell) -> [Cell; 10] {
+fn common(model: &ModelFigures, p50: Cell, p99: Cell) -> [Cell; 11] {
     let share = match model.in_time {
         Some(share) if share >= GOOD => one(Tone::Good, percent(share)),
         Some(share) => one(Tone::Bad, percent(share)),
@@ -213,6 +221,7 @@ fn common(model: &ModelFigures, p50: Cell, p99: Cell) -> [Cell; 10] {
             .mean_batch()
             .map_or(one(Tone::Faint, "–"), |mean| one(Tone::Plain, format!("{mean:.1}"))),
         sizes(model),
+        one(Tone::Plain, model.limiter().map(shortened).unwrap_or_default()),
         count(model.dropped),
         count(model.late),
     ]

@@ -96,6 +96,7 @@ impl Shadow {
                 Action::Run { executor, start, latency, .. } => {
                     self.ends.push(Reverse((start + latency, executor)));
                 }
+                Action::Limit { .. } => {}
                 Action::Preempt { .. } => unreachable!("only Shepherd preempts"),
             }
         }

@@ -137,6 +137,7 @@ impl Script {
         let now = self.now.as_ms();
         self.log.push(match *action {
             Action::Drop { request, .. } => format!("{now} drop {}", request.id),
+            Action::Limit { .. } => unreachable!("baselines limit nothing"),
             Action::Preempt { executor } => {
                 self.batches.remove(&executor.0).expect("only a running batch is preempted");
                 format!("{now} preempt {executor}")

@@ -48,7 +48,7 @@ impl RankMachine {
         first: usize,
     ) -> Choice {
         let ranks = &self.classes[class.index()];
-        let alone = Choice::Run { model: first, longest: Span::MAX };
+        let alone = Choice::run(first);
         let Some(Some(table)) = ranks.tables.get(first) else {
             return alone;
         };

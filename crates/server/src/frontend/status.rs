@@ -74,6 +74,8 @@ struct ModelStatus {
     answers: u64,
     /// Size and number of batches.
     batches: Vec<(usize, u64)>,
+    /// Other models, and how many batches were shorter, or waited, so that they need not wait.
+    limited_by: Vec<(String, u64)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -136,13 +138,14 @@ struct Missing {
 impl Status {
     fn of(server: &Server) -> Self {
         let service = server.service();
+        let models = service.models();
         let missing = service.index().into_iter().filter(|entry| entry.state != "READY");
         Self {
             version: super::SERVER_VERSION,
             ready: service.is_ready(),
             draining: service.is_draining(),
             uptime_s: server.started().elapsed().unwrap_or_default().as_secs_f64(),
-            models: service.models().iter().map(|served| ModelStatus::of(served)).collect(),
+            models: models.iter().map(|served| ModelStatus::of(served, &models)).collect(),
             pools: server
                 .pools()
                 .map(|(pool, advice)| PoolStatus {
@@ -208,7 +211,7 @@ impl PlanStatus {
 }
 
 impl ModelStatus {
-    fn of(served: &Served) -> Self {
+    fn of(served: &Served, all: &[Arc<Served>]) -> Self {
         let metrics = served.metrics();
         let latencies = metrics.latencies();
         let dropped = Outcome::BAD.into_iter().filter(|&outcome| outcome != Outcome::Late);
@@ -227,6 +230,7 @@ impl ModelStatus {
             latency: latencies.buckets.iter().map(|&(edge, n)| (edge.as_ms(), n)).collect(),
             answers: latencies.count,
             batches: metrics.batches().iter().map(|batch| (batch.size, batch.count)).collect(),
+            limited_by: served.limited_by(all),
         }
     }
 }

@@ -35,6 +35,8 @@ families! {
         "How long batches ran, by size.";
     FORETOLD = "fermata_batches_foretold_total", "counter",
         "Batches that took as long as planned, within 10 %.";
+    LIMITED = "fermata_batches_limited_total", "counter",
+        "Batches that were shorter, or waited, so that the model in the label 'by' need not wait.";
     APPLICATIONS = "fermata_application_requests_total", "counter",
         "Requests that came, by application, where they name one.";
     ALONE = "fermata_alone_runs_total", "counter",

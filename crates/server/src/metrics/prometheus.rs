@@ -107,6 +107,13 @@ impl Page {
         for (labels, served) in &labelled {
             self.value(&names::FORETOLD, labels, served.metrics().foretold())?;
         }
+        self.family(&names::LIMITED)?;
+        for (labels, served) in &labelled {
+            for (by, count) in served.limited_by(&models) {
+                let labels = format!("{labels},by=\"{}\"", escaped(&by));
+                self.value(&names::LIMITED, &labels, count)?;
+            }
+        }
         self.family(&names::APPLICATIONS)?;
         for (labels, served) in &labelled {
             for (name, count) in served.subject().kinds().tags().requests() {

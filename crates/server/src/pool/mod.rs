@@ -14,6 +14,7 @@ mod gauges;
 mod ids;
 mod inbox;
 mod job;
+mod limits;
 mod margin;
 mod model;
 mod roster;
@@ -48,6 +49,7 @@ use driver::Driver;
 use executor::Premises;
 use ids::Ids;
 use inbox::{Inbox, Message};
+use limits::Limits;
 use margin::{Learner, Margin};
 use tray::Tray;
 
@@ -89,6 +91,7 @@ pub struct Pool {
     crew: Mutex<Crew>,
     advisor: Advisor,
     ids: Arc<Ids>,
+    limits: Arc<Limits>,
     margin: Arc<Margin>,
     next_request: AtomicU64,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -112,9 +115,10 @@ impl Pool {
             (0..executors).map(|_| crossbeam_channel::unbounded()).unzip();
         let margin = Arc::new(Margin::new(margin));
         let learner = Learner::new(margin.clone());
+        let limits = Arc::<Limits>::default();
         let (inbox, ids, threads) = if scheduler_threads == 0 {
             let ids = Arc::new(Ids::new(u32::MAX as usize));
-            let tray = Tray::new(hands, ids.clone());
+            let tray = Tray::new(hands, ids.clone(), limits.clone());
             let dispatcher = policy.dispatcher(network);
             let driver = Driver::new(dispatcher, clock, tray, recorder, learner);
             let (desk, timer) = Desk::open(driver, clock, &name)?;
@@ -144,6 +148,7 @@ impl Pool {
             crew: Mutex::default(),
             advisor: Advisor::default(),
             ids,
+            limits,
             margin,
             next_request: AtomicU64::new(0),
             threads: Mutex::new(threads),
@@ -300,6 +305,16 @@ impl Place {
     /// The pool.
     pub(crate) fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    /// Whether this is the place that dispatch knows by this id in this pool.
+    pub(crate) fn is_at(&self, pool: &Arc<Pool>, model: ModelId) -> bool {
+        self.model == model && Arc::ptr_eq(&self.pool, pool)
+    }
+
+    /// The models of the same pool that its batches were kept short for, and how many batches.
+    pub(crate) fn limits(&self) -> Vec<(ModelId, u64)> {
+        self.pool.limits.of(self.model)
     }
 
     /// How fast it is said to be.

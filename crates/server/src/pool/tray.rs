@@ -17,6 +17,7 @@ use super::executor::{Batch, Lost, Ran, Work};
 use super::ids::Ids;
 use super::inbox::SessionOf;
 use super::job::{Job, Refused};
+use super::limits::Limits;
 use super::model::{Model, Profiles};
 
 pub(super) struct Tray {
@@ -25,6 +26,7 @@ pub(super) struct Tray {
     jobs: HashMap<RequestId, Job>,
     models: HashMap<ModelId, Model>,
     ids: Arc<Ids>,
+    limits: Arc<Limits>,
     /// Batches.
     running: usize,
     stopping: bool,
@@ -47,10 +49,10 @@ impl Hand {
 type Unwanted = (ModelId, RequestId, Time);
 
 impl Tray {
-    pub(super) fn new(hands: Vec<Sender<Work>>, ids: Arc<Ids>) -> Self {
+    pub(super) fn new(hands: Vec<Sender<Work>>, ids: Arc<Ids>, limits: Arc<Limits>) -> Self {
         let hands = hands.into_iter().map(|work| Some(Hand { work, class: CLASS })).collect();
         let (jobs, models) = (HashMap::new(), HashMap::new());
-        Self { hands, jobs, models, ids, running: 0, stopping: false }
+        Self { hands, jobs, models, ids, limits, running: 0, stopping: false }
     }
 
     /// An executor came. It keeps a session of each model that is still here.
@@ -143,6 +145,7 @@ impl Tray {
             hand.give(Work::Uninstall { model });
         }
         self.models.remove(&model);
+        self.limits.forget(model);
         self.ids.free(model);
     }
 
@@ -153,6 +156,7 @@ impl Tray {
                 Action::Drop { request, reason, .. } => {
                     self.take(request.id).answer(Err(Refused::Dropped(reason)));
                 }
+                Action::Limit { model, by } => self.limits.note(model, by),
                 Action::Run { executor, model, start, latency, first, size } => {
                     let requests = actions.batch(first, size).iter();
                     let jobs = requests.map(|request| self.take(request.id)).collect();

@@ -55,6 +55,8 @@ pub(super) fn write_actions(actions: &Actions, out: &mut String) {
                 writeln!(out, "> drop {model} {} {}", request.id, word(reason))
             }
             Action::Preempt { executor } => writeln!(out, "> preempt {executor}"),
+            // It asks for nothing, and so there is nothing to replay.
+            Action::Limit { .. } => continue,
             Action::Run { executor, model, start, latency, first, size } => {
                 let _ = write!(out, "> run {executor} {model} {} {}", start.0, latency.0);
                 for request in actions.batch(first, size) {

@@ -197,7 +197,13 @@ impl Member {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use fermata_core::{Request, Time};
+    use fermata_dispatch::{Action, Policy};
+
     use super::*;
+    use crate::world::{Observer, simulate};
 
     /// A model with `alpha = beta / 10` beside one that takes ten times as long.
     pub(super) fn two_models(executors: usize) -> Mix {
@@ -219,6 +225,28 @@ mod tests {
         let longest = |member: &Member| member.profile.latency(member.profile.max_batch());
         assert_eq!(longest(&limited.members[0]), Span::from_ms(1.0));
         assert_eq!(limited.members[1].profile.max_batch(), 1);
+    }
+
+    /// The models of which batches were limited, and for which ones.
+    #[derive(Default)]
+    struct Limits(BTreeSet<(u32, u32)>);
+
+    impl Observer for Limits {
+        fn action(&mut self, _now: Time, action: &Action, _batch: &[Request]) {
+            if let Action::Limit { model, by } = *action {
+                self.0.insert((model.0, by.0));
+            }
+        }
+    }
+
+    #[test]
+    fn batches_of_the_long_model_are_limited_by_the_tight_one() {
+        let mix = two_models(1);
+        let scenario = mix.scenario(0.8 * mix.bound(), 20_000);
+        let mut limits = Limits::default();
+        let mut dispatcher = Policy::FERMATA.dispatcher(scenario.network);
+        simulate(&scenario, &mut dispatcher, &mut limits, None);
+        assert_eq!(limits.0, BTreeSet::from([(1, 0)]));
     }
 
     #[test]

@@ -139,7 +139,7 @@ pub(super) fn start(
         ends.push(hub_end);
         let (sender, inbox) = crossbeam_channel::unbounded();
         models.push(Door { sender, bell: bell.clone() });
-        let tray = Tray::new(hands.to_vec(), ids.clone());
+        let tray = Tray::new(hands.to_vec(), ids.clone(), Arc::default());
         let (rank, closing) = (rank.clone(), closing.clone());
         let thread = ModelThread::new(&room, rules, end, inbox, bell, tray, rank, closing, clock);
         handles.push(spawn(format!("{pool}-m{index}"), move || thread.drive())?);
