@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fermata_core::{ExecutorId, KindId, ModelId, Request, RequestId, Span, Time};
+use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Request, RequestId, Span, Time};
 
 use crate::adaptive::{Variant, limited};
 use crate::blocking::Need;
@@ -69,6 +69,7 @@ impl Dispatcher {
         self.rules = variant.rules;
         self.longest = variant.longest;
         self.bears = variant.bears;
+        self.market.set_leaves_one(variant.leaves_one);
         self.rank.set_unblocking(variant.rules.gather == Gather::Priced);
         for at in 0..self.models.len() {
             if let (Some(machine), Some(spec)) = (&mut self.models[at], self.specs[at].clone()) {
@@ -227,7 +228,8 @@ impl Dispatcher {
         match start {
             Some(start) => {
                 self.running.start(executor, model, &actions.requests[first..]);
-                if let Some(by) = limited_by {
+                let size = actions.requests.len() - first;
+                if let Some(by) = limited_by.or_else(|| self.limits_all(model, class, size)) {
                     actions.list.push(Action::Limit { model, by });
                 }
                 actions.run(executor, model, start.start, start.latency, first);
@@ -246,6 +248,17 @@ impl Dispatcher {
             }
         }
         self.refresh(now, model);
+    }
+
+    /// For which model a batch of this size is the largest, where the rules in use limit the length
+    /// of all batches.
+    fn limits_all(&self, model: ModelId, class: ClassId, size: usize) -> Option<ModelId> {
+        if self.longest == Span::MAX {
+            return None;
+        }
+        let profile = self.specs[model.index()].as_ref()?.profile(class)?;
+        let is_limited = size < profile.max_batch() && profile.latency(size + 1) > self.longest;
+        self.rank.least_bearing().filter(|&by| is_limited && by != model)
     }
 
     /// Hands a model's candidates to the rank machine, and its next timer to the timers. While every
@@ -285,7 +298,6 @@ impl Dispatcher {
             self.market.report(Some(before), Some(after));
             self.is_in_trouble |= after.bad > TROUBLE;
             self.rank.set_pause(self.market.pause());
-            self.market.set_borne(self.rank.least_borne());
         }
     }
     /// What happens seldom: the pool or its models change, or a client does not wait.

@@ -19,6 +19,9 @@ use crate::rules::{Gather, Rules, Spare, Window};
 use crate::spread::Mixed;
 use crate::tuning::{Learned, Tuning};
 
+/// Where hardly any request joins others later than so many mean gaps after the last one, clients
+/// wait for their answers.
+const LOOP_GAPS: f64 = 1.5;
 /// Below this load of the pool, a model's batch in the full pool is no longer extrapolated.
 const LOAD_MIN: f64 = 0.05;
 
@@ -432,8 +435,9 @@ impl ModelMachine {
                 let slack = budget - lane.reach.shortest();
                 let company = self.company.ends_after(self.pace.rate());
                 self.tuning.retune(&self.pace, company, &lane.profile, batch, slack, signal);
-                // Executors that are released would wait for clients that wait for them.
-                if spare == Spare::Latency || company < Span::MAX {
+                // An executor that is released would wait for clients that wait for their answers.
+                let in_loop = company.0 as f64 * self.pace.rate() < LOOP_GAPS;
+                if spare == Spare::Latency || in_loop {
                     self.tuning.set_worth(&self.pace, company, &lane.profile, batch, signal);
                 }
                 let own = staggered_batch(&lane.reach, budget, self.pace.rate());

@@ -73,9 +73,8 @@ pub struct Market {
     square_ns2: f64,
     /// The longest of them, which is forgotten as slowly.
     longest_ns: f64,
-    /// How long the model that is in the greatest hurry can bear to wait, where batches must not
-    /// block it.
-    borne: Option<Span>,
+    /// Of two executors one is taken to be left to tight objectives.
+    leaves_one: bool,
     signal: Signal,
 }
 
@@ -105,10 +104,11 @@ impl Market {
         Span((busy / self.executors.max(1) as f64) as u64)
     }
 
-    /// No model can bear to wait for less than this, and none must be blocked; that counts from the
-    /// next report on.
-    pub fn set_borne(&mut self, borne: Option<Span>) {
-        self.borne = borne;
+    /// Whether one of two executors is taken to be left to tight objectives: the other one is as if
+    /// alone then.
+    pub fn set_leaves_one(&mut self, leaves_one: bool) {
+        self.leaves_one = leaves_one;
+        self.update();
     }
 
     /// Wakeups come late by as much as this.
@@ -159,9 +159,7 @@ impl Market {
             // not before that batch is done. Of two, one may have to be left to a tight objective.
             turn: Span(match self.executors {
                 0 | 1 => self.longest_ns,
-                2 if self.borne.is_some_and(|borne| (borne.0 as f64) < self.longest_ns) => {
-                    self.longest_ns
-                }
+                2 if self.leaves_one => self.longest_ns,
                 _ => self.latency_ns / executors,
             } as u64),
             bad: self.total.bad / self.models.max(1) as f64,

@@ -204,6 +204,18 @@ impl Findings {
         all.flat_map(Tally::all).flatten().for_each(|value| *value *= MEMORY);
     }
 
+    /// The share of all requests that the default rules lost where this variant was played.
+    pub(super) fn lost_by_default(&self, variant: usize) -> f64 {
+        let Tally { by_default, offered, .. } = &self.each[variant];
+        by_default.iter().sum::<f64>() / offered.iter().sum::<f64>().max(1.0)
+    }
+
+    /// In use, a variant lost more than the default rules lost in contests.
+    pub(super) fn disprove(&mut self, variant: usize) {
+        let Tally { lost, by_default, .. } = &mut self.each[variant];
+        lost.iter_mut().zip(by_default).for_each(|(lost, by_default)| *lost = 2.0 * *by_default);
+    }
+
     /// What models learned of their losses under a variant; nothing, if it has not been played.
     pub(super) fn learned(&self, variant: usize) -> &[Learned] {
         &self.learned[variant]

@@ -42,6 +42,11 @@ const OTHER_SHARES: f64 = 0.5;
 const SILENCES: [(usize, f64); 2] = [(8, 4.5), (32, 2.5)];
 /// A share of requests lost that is reason for another contest.
 const TROUBLE: f64 = 0.005;
+/// A variant in use is left at once if it loses more than the default rules lost in its contests, of
+/// so many requests, times the variation of their arrivals, or more,
+const PROVED: f64 = 4_096.0;
+/// and more than this share.
+const TOLERATED: f64 = 0.01;
 /// The mean gap between requests is that of this many of them, at most, and of this time. A contest begins when more come
 /// than usual, so the mean gap of the requests that are remembered would be too short.
 const RATE_REQUESTS: u64 = 1 << 17;
@@ -79,6 +84,8 @@ pub struct Adaptive {
     lost: u64,
     /// Whether too many were lost then.
     is_troubled: bool,
+    /// The number of requests when the variant in use was chosen, and how many were lost since.
+    in_use: (u64, u64),
     pattern: Pattern,
     /// Since then, and since so many requests had come, they have come as they do now.
     since: (Time, u64),
@@ -117,6 +124,7 @@ impl Adaptive {
             look: 0,
             lost: 0,
             is_troubled: false,
+            in_use: (0, 0),
             pattern: Pattern::default(),
             since: (Time::START, 0),
             last: Time::START,
@@ -209,6 +217,7 @@ impl Adaptive {
     fn choose(&mut self, now: Time, variant: usize) {
         if variant != self.chosen {
             self.chosen = variant;
+            self.in_use = (self.arrivals.count(), 0);
             self.live.adopt(now, &self.variants[variant], self.findings.learned(variant));
         }
     }
@@ -227,12 +236,26 @@ impl Adaptive {
             self.forget(now);
         } else if self.arrivals.count() >= self.look {
             self.is_troubled = self.lost as f64 > TROUBLE * LOOK as f64;
-            self.lost = 0;
+            self.in_use.1 += std::mem::take(&mut self.lost);
             self.look = self.arrivals.count() + LOOK as u64;
             if self.arrivals.known() > LOOK && self.seen(0, LOOK).is_other_than(&self.pattern) {
                 self.forget(now);
+            } else if self.contest.is_none() && self.is_disproved() {
+                self.findings.disprove(self.chosen);
+                self.rested = now;
+                self.choose(now, DEFAULT);
             }
         }
+    }
+
+    /// Whether the variant in use loses more than it was chosen for.
+    fn is_disproved(&self) -> bool {
+        let (since, lost) = self.in_use;
+        let requests = (self.arrivals.count() - since) as f64;
+        let most = self.findings.lost_by_default(self.chosen).max(TOLERATED);
+        self.chosen != DEFAULT
+            && requests >= PROVED * self.pattern.variation
+            && lost as f64 > most * requests
     }
 
     /// What was found does not hold any more.

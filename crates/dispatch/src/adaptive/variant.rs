@@ -15,10 +15,12 @@ pub(crate) struct Variant {
     pub(crate) longest: Span,
     /// Models are taken to bear to wait this many times as long as they can.
     pub(crate) bears: f64,
+    /// Of two executors one is taken to be left to tight objectives.
+    pub(crate) leaves_one: bool,
 }
 
 /// How many variants there are.
-pub(super) const VARIANTS: usize = 23;
+pub(super) const VARIANTS: usize = 24;
 /// The default rules, first in every list of variants.
 pub(super) const DEFAULT: usize = 0;
 
@@ -42,13 +44,15 @@ pub(super) fn variants(spare: Spare, tightest: Span) -> [Variant; VARIANTS] {
         gather: Gather::EarlyDrop,
     };
     let unlimited = [default, other, Rules::DEFERRED, Rules::EAGER].into_iter();
-    let variant = |rules, longest, bears| Variant { rules, longest, bears };
+    let variant = |rules, longest, bears| Variant { rules, longest, bears, leaves_one: false };
+    let leaves_one = Variant { leaves_one: true, ..variant(default, Span::MAX, 1.0) };
     let unlimited = unlimited.chain(TIMEOUTS_PERCENT.map(timeout));
     let each = unlimited
         .map(|rules| variant(rules, Span::MAX, 1.0))
         .chain(LIMITS.map(|times| variant(default, limit(times), 1.0)))
         .chain(EAGER_LIMITS.map(|times| variant(Rules::EAGER, limit(times), 1.0)))
-        .chain(BEARS.map(|times| variant(default, Span::MAX, times)));
+        .chain(BEARS.map(|times| variant(default, Span::MAX, times)))
+        .chain([leaves_one]);
     let mut all = [variant(default, Span::MAX, 1.0); VARIANTS];
     all.iter_mut().zip(each).for_each(|(place, variant)| *place = variant);
     all

@@ -87,10 +87,10 @@ impl RankMachine {
         self.unblocks && self.asked > 1 && self.bears.earliest().0 <= self.borne.0
     }
 
-    /// How long the model can bear to wait that can bear least, where others must not block it.
-    #[inline]
-    pub(crate) fn least_borne(&self) -> Option<Span> {
-        (self.unblocks && self.asked > 1).then(|| Span(self.bears.earliest().0))
+    /// The model that can bear least to wait, of those that are asked for.
+    pub(crate) fn least_bearing(&self) -> Option<ModelId> {
+        let is_asked = self.bears.earliest() != Time::NEVER;
+        self.bears.first().filter(|_| is_asked).map(|model| ModelId(model as u32))
     }
 
     /// Who may need an executor while a batch runs for this long.
