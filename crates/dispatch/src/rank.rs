@@ -440,7 +440,8 @@ impl RankMachine {
                 }
                 Choice::Keep { until, by } => {
                     self.classes[class.index()].kept_until = until;
-                    self.limited_by[model] = Some(by);
+                    // Of several candidates another one may be in the way of the most urgent.
+                    self.limited_by[model] = Some(by).filter(|&by| by != model);
                     return None;
                 }
             }

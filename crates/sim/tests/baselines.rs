@@ -179,6 +179,7 @@ impl Observer for Checker {
                 assert_eq!(place, Some(None), "{name} drops {} which does not wait", request.id);
                 self.trace.push(request.id.0);
             }
+            Action::Limit { .. } => assert!(name.starts_with("fermata"), "{name}"),
             Action::Preempt { executor } => {
                 assert_eq!(name, "shepherd");
                 assert_eq!(self.given[&executor], 1);
