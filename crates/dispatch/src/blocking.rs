@@ -271,12 +271,10 @@ impl Scene {
                 let late = (end - need.by).0 as f64;
                 harm.blocked_ns +=
                     need.waiting_ns.map_or(late, |waiting| (late + need.gap_ns).min(waiting));
-                // Until then, or until another executor is free, if that is not enough.
-                let near = next_free.filter(|&next| next > self.now).map(|next| {
-                    let near = next - need.bears;
-                    if near > self.now { near } else { next }
-                });
-                if let Some(near) = near.filter(|_| need.waiting_ns.is_none()) {
+                let near = next_free.map(|next| next - need.bears);
+                if let Some(near) =
+                    near.filter(|&near| need.waiting_ns.is_none() && near > self.now)
+                {
                     harm.retry = harm.retry.min(near);
                 }
             }
