@@ -63,7 +63,10 @@ impl RankMachine {
             let mut waiting = Vec::new();
             let mut longest = takes;
             ranks.waiting.each_before(Time::NEVER, |model| {
-                if waiting.len() == CHOICES_MAX && model != first {
+                // An executor that is granted ahead of time is there sooner for those whose input
+                // takes longer on the way. The others could not use it yet.
+                let is_early = begin - self.lead(model, ranks.asks[model].size) > now;
+                if (waiting.len() == CHOICES_MAX || is_early) && model != first {
                     return;
                 }
                 if let Some(Some(table)) = ranks.tables.get(model) {
