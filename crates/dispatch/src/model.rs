@@ -19,8 +19,8 @@ use crate::rules::{Gather, Rules, Spare, Window};
 use crate::spread::Mixed;
 use crate::tuning::{Learned, Tuning};
 
-/// Where hardly any request joins others later than so many mean gaps after the last one, clients
-/// wait for their answers.
+/// Clients wait for their answers if hardly any request joins others of its model later than this
+/// number of mean gaps after the last arrival.
 const LOOP_GAPS: f64 = 1.5;
 /// Below this load of the pool, a model's batch in the full pool is no longer extrapolated.
 const LOAD_MIN: f64 = 0.05;

@@ -16,7 +16,8 @@ const OBJECTIVES: usize = 24;
 /// but none more often than this, and no more than this in all.
 const TIMES: usize = 16;
 const MOST: usize = KEPT;
-/// Of more than these, only so many are played as must be.
+/// A longer memory is played only as far as those two ask for it; otherwise its last requests, this
+/// many.
 const USUAL: usize = 32_768;
 /// A piece has this many requests, times the variation of arrivals: long gaps are cut by short pieces.
 const PIECE: f64 = 64.0;

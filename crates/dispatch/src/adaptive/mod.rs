@@ -42,10 +42,10 @@ const OTHER_SHARES: f64 = 0.5;
 const SILENCES: [(usize, f64); 2] = [(8, 4.5), (32, 2.5)];
 /// A share of requests lost that is reason for another contest.
 const TROUBLE: f64 = 0.005;
-/// A variant in use is left at once if it loses more than the default rules lost in its contests, of
-/// so many requests, times the variation of their arrivals, or more,
+/// A variant in use is left at once if it loses more than the default rules lost in its contests.
+/// That is judged after this number of requests, times the variation of their arrivals,
 const PROVED: f64 = 4_096.0;
-/// and more than this share.
+/// and it is tolerated to lose this share in any case.
 const TOLERATED: f64 = 0.01;
 /// The mean gap between requests is that of this many of them, at most, and of this time. A contest begins when more come
 /// than usual, so the mean gap of the requests that are remembered would be too short.

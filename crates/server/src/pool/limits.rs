@@ -8,8 +8,8 @@ use fermata_core::ModelId;
 /// How many batches of a model were shorter, or waited, so that another model need not wait.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
-    /// By model, and the one it was for. Written by the dispatcher's side at the rate of such
-    /// batches, read by whoever asks for metrics.
+    /// By model, and the one it was for. The driver writes it at the rate of such batches; the
+    /// metrics and the status page read it.
     counts: Mutex<BTreeMap<(ModelId, ModelId), u64>>,
 }
 
