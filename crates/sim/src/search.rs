@@ -68,7 +68,8 @@ pub fn run_drawn(
     }
 }
 
-fn is_good(stats: &Stats) -> bool {
+/// Whether a run ended, and every model had enough of its requests in time.
+pub(crate) fn is_good(stats: &Stats) -> bool {
     !stats.stopped && stats.worst_bad_rate() <= BAD_MAX
 }
 

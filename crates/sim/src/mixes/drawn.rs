@@ -5,7 +5,7 @@ use fermata_dispatch::Policy;
 use super::Mix;
 use crate::feed::Drawn;
 use crate::scenario::Scenario;
-use crate::search::{NEAR, highest_near, passes_drawn, run_drawn};
+use crate::search::{BAD_MAX, NEAR, highest_near, is_good, passes_drawn, run_drawn};
 
 /// The first step of a search from the goodput of another policy.
 const VERY_NEAR: f64 = 1.01;
@@ -60,11 +60,17 @@ impl<'a> DrawnMix<'a> {
         guess: f64,
         step: f64,
     ) -> Goodput {
-        let passes = |factor: f64| passes_drawn(scenario, &self.drawn, factor, policy);
-        let factor = highest_near(guess, step, self.precision, passes);
-        let found = factor > 0.0 && factor.is_finite();
-        let busy = || run_drawn(scenario, &self.drawn, factor, policy, None).busy_fraction();
-        Goodput { rate: factor * scenario.rate(), busy: if found { busy() } else { 0.0 } }
+        // Of the last run that passed, which is the one at the rate that is found.
+        let mut busy = 0.0;
+        let factor = highest_near(guess, step, self.precision, |factor| {
+            let stats = run_drawn(scenario, &self.drawn, factor, policy, Some(BAD_MAX));
+            let passed = is_good(&stats);
+            if passed {
+                busy = stats.busy_fraction();
+            }
+            passed
+        });
+        Goodput { rate: factor * scenario.rate(), busy }
     }
 
     /// Whether a policy has a goodput that is above this rate by more than the precision.
