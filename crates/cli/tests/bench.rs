@@ -211,7 +211,7 @@ fn random_mixes_are_reported_and_listed_with_their_seeds() {
     let output = mixes(&["--only", "random", "--mixes", "2", "--first-seed", "30"]);
     assert!(output.status.success(), "{output:?}");
     let csv = read(&folder, "out/mixes/random.csv");
-    let seeds: Vec<&str> = csv.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
+    let seeds: Vec<&str> = csv.lines().skip(2).filter_map(|line| line.split(',').next()).collect();
     assert_eq!(seeds, ["30", "31"], "{csv}");
     let whole = read(&folder, "out/mixes.md");
     for expected in ["- [random](#random-", "the seeds 30 to 31", "](mixes/random.csv)", "| all |"]

@@ -14,7 +14,7 @@ use crate::output;
 pub(super) struct Section {
     /// Markdown. Pictures are linked with `./`, relative to the section's own file.
     pub(super) body: String,
-    /// Pictures and data beside the section: names without folder, with the text of each.
+    /// Pictures next to the section: names without folder, with the text of each.
     pub(super) files: Vec<(String, String)>,
 }
 
@@ -30,11 +30,6 @@ impl Section {
     pub(super) fn show(&mut self, name: &str, alternative: &str, svg: String) {
         self.say(format!("![{alternative}](./{name}.svg)"));
         self.files.push((format!("{name}.svg"), svg));
-    }
-
-    /// Adds a file with data.
-    pub(super) fn attach(&mut self, name: &str, text: String) {
-        self.files.push((name.to_owned(), text));
     }
 }
 

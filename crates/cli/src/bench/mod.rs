@@ -17,6 +17,7 @@ mod orloj;
 mod planner;
 mod progress;
 mod scheduler;
+mod store;
 mod symphony;
 
 use crate::args::{BenchArgs, Suite};

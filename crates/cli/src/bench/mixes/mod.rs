@@ -5,6 +5,7 @@ mod changes;
 mod named;
 mod overload;
 mod random;
+mod row;
 mod table;
 mod verdict;
 
@@ -12,6 +13,7 @@ pub(crate) use args::MixesArgs;
 
 use super::document::Document;
 use super::experiment::{self, Experiment};
+use crate::input::InputError;
 
 /// In the order of the document.
 const EXPERIMENTS: [Experiment<MixesArgs>; 5] = [
@@ -52,6 +54,7 @@ bold are not what is asked of the default policy.
 /// Runs the command.
 pub(super) fn run(args: &MixesArgs) -> anyhow::Result<()> {
     let chosen = experiment::choose(&EXPERIMENTS, &args.suite)?;
+    check(args)?;
     let document = Document {
         name: "mixes",
         out: args.suite.out.clone(),
@@ -59,4 +62,23 @@ pub(super) fn run(args: &MixesArgs) -> anyhow::Result<()> {
         headings: EXPERIMENTS.iter().map(Experiment::heading).collect(),
     };
     experiment::run(&chosen, args, &args.suite, &document)
+}
+
+/// What goes together.
+fn check(args: &MixesArgs) -> Result<(), InputError> {
+    let refuse = |name, reason| Err(InputError::Argument { name, reason });
+    let is_stored = |name: &str| ["random", "frozen"].contains(&name);
+    let all_stored = args.suite.only.as_ref().is_some_and(|only| only.split(',').all(is_stored));
+    if args.report && !all_stored {
+        return refuse("--report", "goes with --only random or --only frozen".to_owned());
+    }
+    let Some(policy) = &args.refresh else { return Ok(()) };
+    if args.report || !all_stored {
+        let reason = "goes with --only random or --only frozen, without --report";
+        return refuse("--refresh", reason.to_owned());
+    }
+    if policy != "fermata" {
+        return refuse("--refresh", format!("no policy '{policy}' here: use fermata"));
+    }
+    Ok(())
 }

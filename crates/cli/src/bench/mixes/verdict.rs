@@ -1,10 +1,10 @@
 //! How the default policy compares with the best of all others over many mixes.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use fermata_sim::mixes::BestRival;
 
+use super::row::MixRow;
 use crate::bench::document::{Section, Table, bold_if, figure};
 use crate::chart::{Axis, Lines, Mark, Panel, Series, Shape, grouped};
 
@@ -27,6 +27,12 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
+    /// What is known of the mix with this seed; `None` if the default policy is not measured.
+    pub(super) fn of(seed: u64, row: &MixRow) -> Option<Self> {
+        let MixRow { executors, best, fermata, mix } = row.clone();
+        Some(Self { seed, mix, executors, ours: fermata?, best })
+    }
+
     /// The goodput of the default policy over that of the best other policy.
     fn ratio(&self) -> f64 {
         self.ours / self.best.goodput.rate
@@ -35,24 +41,6 @@ impl Comparison {
     fn counts(&self) -> bool {
         self.best.goodput.busy >= BUSY_MIN
     }
-}
-
-/// All mixes, a line each.
-pub(super) fn csv(comparisons: &[Comparison]) -> String {
-    let mut text = "seed,mix,executors,fermata,best,by,ratio,busy,counted\n".to_owned();
-    for comparison in comparisons {
-        let Comparison { seed, mix, executors, ours, best } = comparison;
-        let counted = if comparison.counts() { "yes" } else { "no" };
-        let _ = writeln!(
-            text,
-            "{seed},\"{mix}\",{executors},{ours:.1},{:.1},{},{:.4},{:.3},{counted}",
-            best.goodput.rate,
-            best.name,
-            comparison.ratio(),
-            best.goodput.busy
-        );
-    }
-    text
 }
 
 /// Reports on an experiment of this name.
@@ -238,9 +226,6 @@ mod tests {
     fn idle_mixes_are_listed_and_not_counted() {
         let comparisons =
             [comparison(1, 90.0, 0.5), comparison(2, 110.0, 0.9), comparison(3, 1.0, 0.01)];
-        let text = csv(&comparisons);
-        assert!(text.contains("1,\"a 1.0 ms, b\",2,90.0,100.0,eager,0.9000,0.500,yes\n"), "{text}");
-        assert!(text.contains("0.010,no\n"), "{text}");
         let mut section = Section::default();
         report("random", &comparisons, &mut section);
         for expected in
@@ -248,6 +233,15 @@ mod tests {
         {
             assert!(section.body.contains(expected), "{expected}: {}", section.body);
         }
+    }
+
+    #[test]
+    fn a_mix_without_a_goodput_of_the_default_policy_is_not_compared() {
+        let Comparison { mix, executors, best, .. } = comparison(7, 0.0, 0.5);
+        let row = MixRow { executors, best, fermata: None, mix };
+        assert!(Comparison::of(7, &row).is_none());
+        let known = Comparison::of(7, &MixRow { fermata: Some(90.0), ..row }).unwrap();
+        assert_eq!((known.seed, known.ratio(), known.counts()), (7, 0.9, true));
     }
 
     #[test]

@@ -1,15 +1,13 @@
 //! Figure 7: every policy on the 5,880 workloads of table 1.
 
-use std::sync::Mutex;
-
 use anyhow::Context;
 use fermata_sim::symphony::{
     Contender, GRID_POLICIES, GRID_REQUESTS, Lab, Workload, grid, measure, sample,
 };
 
 use super::Bench;
-use super::store::{Rows, Store};
 use crate::bench::document::{Section, Table, figure};
+use crate::bench::store::{self, Row, Store};
 use crate::chart::{Axis, Lines, Mark, Panel, Series, grouped};
 use crate::input::InputError;
 
@@ -18,11 +16,37 @@ const SAMPLE: usize = 300;
 /// How many of the lowest are named.
 const LOWEST: usize = 20;
 
+/// A goodput for each policy; `None` where it is to be measured again.
+type Goodputs = [Option<f64>; GRID_POLICIES.len()];
+/// What is known of every workload, by its name.
+type Rows = store::Rows<Goodputs>;
+
+impl<const POLICIES: usize> Row for [Option<f64>; POLICIES] {
+    type Key = String;
+    const WHAT: &'static str = "a workload and its goodputs";
+
+    fn read(cells: &str) -> Option<Self> {
+        let number = |cell: &str| match cell {
+            "" => Some(None),
+            cell => cell.parse().ok().map(Some),
+        };
+        let numbers: Option<Vec<Option<f64>>> = cells.split(',').map(number).collect();
+        numbers?.try_into().ok()
+    }
+
+    fn cells(&self) -> String {
+        let cell =
+            |goodput: &Option<f64>| goodput.map_or(String::new(), |rate| format!("{rate:.2}"));
+        self.iter().map(cell).collect::<Vec<String>>().join(",")
+    }
+}
+
 pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let requests = bench.args.requests.unwrap_or(GRID_REQUESTS);
     let file = bench.document.folder().join("figure7.csv");
-    let store = Store::new(file, requests, bench.suite.seed, &GRID_POLICIES);
-    let mut rows = store.read()?;
+    let setting = format!("# {requests} requests a run, seed {}", bench.suite.seed);
+    let store = Store::new(file, setting, format!("workload,{}", GRID_POLICIES.join(",")));
+    let mut rows = store.read(|_, _| Ok(()))?;
     if let Some(policy) = &bench.args.refresh {
         forget(&mut rows, policy)?;
     }
@@ -76,13 +100,11 @@ fn fill(
         .filter(|workload| rows.get(&workload.name).is_none_or(|row| row.contains(&None)))
         .copied()
         .collect();
-    let appender = Mutex::new(store.open(rows)?);
+    let appender = store.open(rows)?;
     let stored = &*rows;
     let found = lab.spread(&missing, |workload| {
-        let unknown = || vec![None; policies.len()];
-        let mut row = stored.get(&workload.name).cloned().unwrap_or_else(unknown);
+        let mut row = stored.get(&workload.name).copied().unwrap_or_default();
         measure(workload, &policies, &mut row, requests, lab.seed);
-        let mut appender = appender.lock().expect("nobody panics while writing");
         appender.add(&workload.name, &row).map(|()| row)
     });
     for (workload, row) in missing.iter().zip(found) {

@@ -6,7 +6,6 @@ mod distribution;
 mod figure7;
 mod goodput;
 mod matrix;
-mod store;
 mod sweep;
 mod targets;
 
