@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fermata_engine::{DataType, TensorSpec};
-use fermata_server::proto;
+use fermata_protocol::proto;
 use serde::Deserialize;
 
 use crate::client::{CallError, Protocol, Target, grpc, http};

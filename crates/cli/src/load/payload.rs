@@ -4,8 +4,8 @@ use std::fs;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use fermata_engine::{DataType, Tensor, TensorSpec};
-use fermata_server::proto;
-use fermata_server::proto::infer_parameter::ParameterChoice;
+use fermata_protocol::proto;
+use fermata_protocol::proto::infer_parameter::ParameterChoice;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde_json::json;

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use fermata_engine::TensorSpec;
-use fermata_server::proto;
+use fermata_protocol::proto;
 use rustix::shm;
 use serde_json::json;
 
