@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::repository::{Survey, Watch};
-use crate::service::{LoadOverride, Service};
+use crate::repository::{LoadOverride, Survey, Watch};
+use crate::service::Service;
 
 /// Who decides which models are served.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fermata_core::{KindId, Profile, Span};
+use fermata_core::Span;
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{Emulated, Engine, EngineError, Model, Source};
 
@@ -170,7 +170,7 @@ impl Loader {
             LoadError::Repository(error) => error,
             LoadError::Engine(error) => broken(entry, &error),
         })?;
-        check_speed(entry, shortest_of(&spec).unwrap_or(Span::MAX), resolved.slo)?;
+        check_speed(entry, profiler::shortest_of(&spec).unwrap_or(Span::MAX), resolved.slo)?;
         let place = gpus.place(&model, spec).map_err(|error| refused(entry, &error))?;
         let subject = self.subject(entry, known, gpus.alone(&model), Watch::Wall);
         Ok((resolved, place, subject, model))
@@ -205,7 +205,7 @@ impl Loader {
         )
         .map_err(|error| broken(entry, &error))?;
         let (slo, profile) = (resolved.slo, known.profile.clone());
-        check_speed(entry, shortest(&profile), slo)?;
+        check_speed(entry, profiler::shortest(&profile), slo)?;
         let spec = Arc::new(ModelSpec::uniform(slo, profile.clone()));
         let (sizes, shapes) = (profile.max_batch(), resolved.shapes.clone());
         let alone: Arc<MakeSession> = Arc::new({
@@ -236,18 +236,6 @@ fn check_speed(entry: &ModelEntry, shortest: Span, slo: Span) -> Result<(), Repo
     let (needed, asked) = (shortest.as_ms(), slo.as_ms());
     let reason = format!("one request takes {needed:.3} ms, which is longer than slo_ms = {asked}");
     Err(RepositoryError::layout(&entry.folder, reason))
-}
-
-/// The least that any request takes on the fastest class.
-pub(crate) fn shortest_of(spec: &ModelSpec) -> Option<Span> {
-    spec.profiles.iter().flatten().map(|profile| shortest(profile)).min()
-}
-
-/// The least that any request takes.
-fn shortest(profile: &Profile) -> Span {
-    let Some(spread) = profile.spread() else { return profile.shortest() };
-    let kinds = (0..spread.kinds() as u16).map(|kind| spread.shortest(KindId(kind)));
-    kinds.min().unwrap_or_else(|| profile.shortest())
 }
 
 /// Bytes that a version takes where it is held: those of its file, unless its settings say something else.

@@ -35,7 +35,7 @@ pub struct Served {
     /// Bytes that it takes on every executor.
     pub memory: u64,
     pub(crate) metrics: Arc<ModelMetrics>,
-    pub(crate) place: Place,
+    pub(crate) place: Arc<Place>,
     /// What is known, and learned, of its requests. Shared with the same version in other pools.
     subject: Arc<Subject>,
     /// Closed when the last request has left. Shared with the same version in the pools where it was before.
@@ -83,7 +83,7 @@ impl Served {
             labels,
             memory,
             metrics,
-            place,
+            place: Arc::new(place),
             subject,
             gone,
         }
@@ -100,7 +100,7 @@ impl Served {
             labels: self.labels.clone(),
             memory: self.memory,
             metrics: self.metrics.clone(),
-            place: self.place.another_in(pool, &self.name)?,
+            place: Arc::new(self.place.another_in(pool, &self.name)?),
             subject: self.subject.clone(),
             gone: self.gone.clone(),
         })
@@ -173,7 +173,7 @@ impl Served {
         if let Some(length) = length {
             self.check_length(length, span(wait))?;
         }
-        count.sample = self.subject.sample(self, kind, &inputs, rows);
+        count.sample = self.subject.sample(&self.place, kind, &inputs, rows);
         let pool = self.place.pool();
         let deadline = pool.clock().time(due) - reserve(span(wait), pool.margin());
         let submit = |inputs: Vec<Tensor>| {

@@ -1,13 +1,12 @@
 //! The running server: pools, models and frontends, from start to drain.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
 
-use fermata_core::{Span, Time};
+use fermata_core::Span;
 use fermata_dispatch::{Network, Policy, Spare};
 use fermata_engine::{Engine, EngineError};
 use fermata_recording::Recording;
@@ -16,14 +15,15 @@ use tokio::net::TcpListener;
 use crate::control::{self, Control};
 use crate::fleet::{Fleet, Limits as FleetLimits};
 use crate::frontend::{self, Frontend, Limits};
-use crate::gpu::{GpuError, GpuSetup, Gpus, Sharing};
+use crate::gpu::{GpuError, GpuSetup, Gpus};
 use crate::loader::Loader;
-use crate::metrics::{Advice, Change, Outcome, classes, filled_load};
-use crate::planning::{self, Board, Planning};
-use crate::pool::{self, Clock, Pool, PoolConfig, span};
+use crate::monitor::Monitor;
+use crate::planning::{self, Planning};
+use crate::pool::{self, Clock, Pool, PoolConfig};
 use crate::profiler::online::Online;
 use crate::repository::{Repository, RepositoryError};
 use crate::service::Service;
+use crate::sharing::Sharing;
 use crate::spare::policy_of;
 
 /// Everything that can be said of a server.
@@ -114,106 +114,6 @@ pub enum ServeError {
     /// Not all requests left in time.
     #[error("{0} requests had not left when the time for it was over")]
     Drain(u64),
-}
-
-/// A running server.
-#[derive(Debug)]
-pub struct Server {
-    service: Arc<Service>,
-    left: Mutex<Left>,
-    planning: Option<Arc<Board>>,
-    started: SystemTime,
-}
-
-/// What had become of all requests when it was looked at last.
-#[derive(Debug, Default)]
-struct Left {
-    at: Option<Time>,
-    /// By model.
-    counts: BTreeMap<(String, String), Counts>,
-}
-
-/// The requests of a model so far.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    came: u64,
-    /// Left in time, and dropped or late.
-    good: u64,
-    bad: u64,
-}
-
-impl Server {
-    /// Its models.
-    pub fn service(&self) -> &Arc<Service> {
-        &self.service
-    }
-
-    /// Its pools, and what should become of them.
-    pub fn pools(&self) -> impl Iterator<Item = (Arc<Pool>, Advice)> {
-        self.service.pools().into_iter().map(|pool| {
-            let advice = pool.advisor().advice(pool.executors());
-            (pool, advice)
-        })
-    }
-
-    /// What planning has done, where there is any.
-    pub fn planning(&self) -> Option<&Board> {
-        self.planning.as_deref()
-    }
-
-    /// When it started.
-    pub fn started(&self) -> SystemTime {
-        self.started
-    }
-
-    fn sample(&self) {
-        let models = self.service.models();
-        let mut left = self.left.lock().expect("nothing panics with it");
-        let before = std::mem::take(&mut left.counts);
-        let pools = self.service.pools();
-        let Some(now) = pools.first().map(|pool| pool.clock().now()) else { return };
-        let since = left.at.map_or(0.0, |then| (now - then).as_secs());
-        left.at = Some(now);
-        let classes: Vec<_> = pools
-            .iter()
-            .map(|pool| classes(pool.executors_list().into_iter().map(|(.., class)| class)))
-            .collect();
-        let filled = |pool: &Arc<Pool>| (pool.spare() == Some(Spare::Latency)).then_some(0.0);
-        let mut changes: Vec<Change> =
-            pools.iter().map(|pool| Change { filled: filled(pool), ..Change::default() }).collect();
-        for served in models {
-            let metrics = served.metrics();
-            let counts = Counts {
-                came: metrics.arrivals(),
-                good: metrics.outcome(Outcome::InTime),
-                bad: Outcome::BAD.map(|outcome| metrics.outcome(outcome)).iter().sum(),
-            };
-            let key = (served.name.clone(), served.version.clone());
-            let before = before.get(&key).copied().unwrap_or_default();
-            if let Some(at) = pools.iter().position(|pool| Arc::ptr_eq(pool, served.pool())) {
-                let change = &mut changes[at];
-                change.good += counts.good.saturating_sub(before.good);
-                change.bad += counts.bad.saturating_sub(before.bad);
-                if let Some(filled) = change.filled.as_mut().filter(|_| since > 0.0) {
-                    let came = counts.came.saturating_sub(before.came) as f64;
-                    // The way back to the client comes off every deadline.
-                    let slo = span(served.slo) - pools[at].margin();
-                    let (spec, rate) = (served.place.spec(), came * metrics.rows_each() / since);
-                    *filled += filled_load(&spec, slo, rate, &classes[at]);
-                }
-            }
-            left.counts.insert(key, counts);
-        }
-        for (pool, change) in pools.iter().zip(changes) {
-            let busy = pool.gauges().busy().fold(Span::ZERO, |sum, busy| sum + busy);
-            let change = Change { executors: pool.executors(), busy, ..change };
-            pool.advisor().sample(now, change);
-        }
-    }
-
-    fn pending(&self) -> u64 {
-        self.service.models().iter().map(|served| served.metrics().pending()).sum()
-    }
 }
 
 /// Serves until `shutdown`, then finishes what has come.
@@ -337,12 +237,8 @@ pub(crate) async fn serve(
         .planning
         .zip(limits)
         .map(|(settings, limits)| Planning::new(service.clone(), settings, limits, clock));
-    let server = Arc::new(Server {
-        service: service.clone(),
-        left: Mutex::default(),
-        planning: planning.as_ref().map(Planning::board),
-        started: SystemTime::now(),
-    });
+    let board = planning.as_ref().map(Planning::board);
+    let monitor = Arc::new(Monitor::new(service.clone(), board));
 
     let state = Arc::new(Frontend::new(service.clone(), config.limits, config.log));
     let (stop, stopped) = tokio::sync::watch::channel(());
@@ -352,20 +248,20 @@ pub(crate) async fn serve(
         async move { while stopped.changed().await.is_ok() {} }
     };
     if let Some(listener) = http {
-        let status = frontend::status::router(server.clone());
+        let status = frontend::status::router(monitor.clone());
         frontends.spawn(frontend::http::serve(listener, state.clone(), status, until_stopped()));
     }
     if let Some(listener) = grpc {
         frontends.spawn(frontend::grpc::serve(listener, state.clone(), until_stopped()));
     }
     if let Some(listener) = metrics {
-        let router = frontend::status::metrics_router(server.clone());
+        let router = frontend::status::metrics_router(monitor.clone());
         let stop = until_stopped();
         frontends.spawn(async move {
             let _ = axum::serve(listener, router).with_graceful_shutdown(stop).await;
         });
     }
-    let background = tokio::spawn(keep_up(server.clone(), config.control));
+    let background = tokio::spawn(keep_up(monitor.clone(), config.control));
     let plans = planning.map(|planning| tokio::spawn(planning.keep_up()));
     let sharing = share_plan
         .zip(service.gpus().cloned())
@@ -373,7 +269,7 @@ pub(crate) async fn serve(
         .map(|sharing| tokio::spawn(sharing.keep_up()));
     shutdown.await;
 
-    tracing::info!(pending = server.pending(), "stopping: what has come is finished");
+    tracing::info!(pending = monitor.pending(), "stopping: what has come is finished");
     service.drain();
     background.abort();
     for task in plans.into_iter().chain(sharing) {
@@ -382,7 +278,7 @@ pub(crate) async fn serve(
     drop(stop);
     let all_left = async { while frontends.join_next().await.is_some() {} };
     let drained = tokio::time::timeout(config.exit_timeout, all_left).await;
-    let left = server.pending();
+    let left = monitor.pending();
     if drained.is_err() && left > 0 {
         return Err(ServeError::Drain(left));
     }
@@ -403,8 +299,8 @@ pub(crate) async fn serve(
 }
 
 /// Loads and follows the models, and watches the pools.
-async fn keep_up(server: Arc<Server>, control: Control) {
-    let service = server.service.clone();
+async fn keep_up(monitor: Arc<Monitor>, control: Control) {
+    let service = monitor.service().clone();
     let models = async {
         let loaded = control::load_first(&service, &control).await;
         tracing::info!(models = service.models().len(), "started");
@@ -415,7 +311,7 @@ async fn keep_up(server: Arc<Server>, control: Control) {
     };
     let pools = async {
         loop {
-            server.sample();
+            monitor.sample();
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };

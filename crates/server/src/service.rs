@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use fermata_protocol::proto;
 
 use crate::fleet::Fleet;
@@ -13,7 +12,7 @@ use crate::inference::InferError;
 use crate::loader::Loader;
 use crate::pool::Pool;
 use crate::registry::{Registry, Versions};
-use crate::repository::{Repository, RepositoryError};
+use crate::repository::{LoadOverride, Repository, RepositoryError};
 use crate::served::Served;
 use crate::statistics;
 
@@ -29,15 +28,6 @@ pub struct Service {
     turn: tokio::sync::Mutex<()>,
     started: AtomicBool,
     draining: AtomicBool,
-}
-
-/// What comes with a request to load a model: files in place of those of the repository.
-#[derive(Clone, Debug, Default)]
-pub struct LoadOverride {
-    /// The model's configuration as JSON, in place of its `config.pbtxt`.
-    pub config: Option<String>,
-    /// Files by path, such as `1/model.onnx`, in place of the model's folder.
-    pub files: BTreeMap<String, Bytes>,
 }
 
 /// A model of the repository, served or not.

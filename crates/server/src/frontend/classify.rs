@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use fermata_engine::{DataType, Tensor};
 
-use super::payload::push_string;
+use super::strings::push_string;
 
 /// The `count` largest values of each row, largest first; of the whole tensor, if it has no batch axis.
 pub(crate) fn classify(
@@ -89,7 +89,7 @@ impl Table<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontend::payload::strings;
+    use crate::frontend::strings::strings;
 
     fn texts(tensor: &Tensor) -> Vec<String> {
         strings(&tensor.data)

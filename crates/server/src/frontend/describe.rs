@@ -10,8 +10,8 @@ use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 
 use super::{EXTENSIONS, Frontend, SERVER_NAME, SERVER_VERSION};
 use crate::inference::InferError;
+use crate::repository::LoadOverride;
 use crate::served::Served;
-use crate::service::LoadOverride;
 
 impl Frontend {
     /// The server's metadata.

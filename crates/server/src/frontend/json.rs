@@ -8,7 +8,7 @@ use bytes::Bytes;
 use fermata_engine::{DataType, Tensor};
 use serde::Serialize;
 
-use super::payload::{push_string, strings};
+use super::strings::{push_string, strings};
 
 /// The bytes of a tensor whose elements are in an array. `text` is one valid JSON value.
 pub(crate) fn read(text: &str, datatype: DataType, elements: usize) -> Result<Bytes, String> {

@@ -14,9 +14,11 @@ pub mod grpc;
 pub mod http;
 mod json;
 mod payload;
+mod prometheus;
 mod settings;
 mod shared_memory;
 pub mod status;
+mod strings;
 
 use std::sync::Arc;
 

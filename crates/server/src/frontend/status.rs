@@ -11,32 +11,33 @@ use fermata_core::Span;
 use fermata_dispatch::Spare;
 use serde::Serialize;
 
+use super::prometheus;
 use crate::gpu::GpuReport;
 use crate::metrics::Outcome;
+use crate::monitor::Monitor;
 use crate::pool::Pool;
 use crate::served::Served;
-use crate::server::Server;
 
 /// `/` and `/status.json`.
-pub fn router(server: Arc<Server>) -> Router {
+pub fn router(monitor: Arc<Monitor>) -> Router {
     Router::new()
         .route("/", get(async || Html(include_str!("status.html"))))
         .route("/status.json", get(status))
-        .with_state(server)
+        .with_state(monitor)
 }
 
 /// `/metrics`, in Prometheus' text format.
-pub fn metrics_router(server: Arc<Server>) -> Router {
-    Router::new().route("/metrics", get(metrics)).with_state(server)
+pub fn metrics_router(monitor: Arc<Monitor>) -> Router {
+    Router::new().route("/metrics", get(metrics)).with_state(monitor)
 }
 
-async fn metrics(State(server): State<Arc<Server>>) -> impl IntoResponse {
+async fn metrics(State(monitor): State<Arc<Monitor>>) -> impl IntoResponse {
     let format = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (format, crate::metrics::render(&server))
+    (format, prometheus::render(&monitor))
 }
 
-async fn status(State(server): State<Arc<Server>>) -> Json<Status> {
-    Json(Status::of(&server))
+async fn status(State(monitor): State<Arc<Monitor>>) -> Json<Status> {
+    Json(Status::of(&monitor))
 }
 
 /// What the page shows. Counters count from the start; the page shows their change.
@@ -136,17 +137,17 @@ struct Missing {
 }
 
 impl Status {
-    fn of(server: &Server) -> Self {
-        let service = server.service();
+    fn of(monitor: &Monitor) -> Self {
+        let service = monitor.service();
         let models = service.models();
         let missing = service.index().into_iter().filter(|entry| entry.state != "READY");
         Self {
             version: super::SERVER_VERSION,
             ready: service.is_ready(),
             draining: service.is_draining(),
-            uptime_s: server.started().elapsed().unwrap_or_default().as_secs_f64(),
+            uptime_s: monitor.started().elapsed().unwrap_or_default().as_secs_f64(),
             models: models.iter().map(|served| ModelStatus::of(served, &models)).collect(),
-            pools: server
+            pools: monitor
                 .pools()
                 .map(|(pool, advice)| PoolStatus {
                     name: pool.name().to_owned(),
@@ -159,7 +160,7 @@ impl Status {
                 })
                 .collect(),
             gpus: service.gpus().map(|gpus| gpus.report()).unwrap_or_default(),
-            plan: PlanStatus::of(server),
+            plan: PlanStatus::of(monitor),
             missing: missing
                 .map(|entry| Missing { name: entry.name, state: entry.state, reason: entry.reason })
                 .collect(),
@@ -176,8 +177,8 @@ fn busy_s(pool: &Pool) -> Vec<f64> {
 }
 
 impl PlanStatus {
-    fn of(server: &Server) -> Option<Self> {
-        let (board, fleet) = (server.planning()?, server.service().fleet());
+    fn of(monitor: &Monitor) -> Option<Self> {
+        let (board, fleet) = (monitor.planning()?, monitor.service().fleet());
         let last = board.last().map(|last| LastPlan {
             age_s: last.at.elapsed().unwrap_or_default().as_secs_f64(),
             why: last.why.clone(),

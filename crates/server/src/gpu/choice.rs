@@ -52,7 +52,7 @@ const EQUAL: f64 = 0.02;
 const GAIN_MIN: f64 = 0.10;
 
 /// The cuts worth trying on a GPU with so many seats, that in force first.
-pub(super) fn cuts(gpu: &Gpu, seats: usize, present: &Cut) -> Vec<Cut> {
+pub(crate) fn cuts(gpu: &Gpu, seats: usize, present: &Cut) -> Vec<Cut> {
     let parts = |cut: &Cut| {
         let mut parts = cut.multiprocessors().to_vec();
         parts.sort_unstable();
@@ -69,7 +69,7 @@ pub(super) fn cuts(gpu: &Gpu, seats: usize, present: &Cut) -> Vec<Cut> {
 }
 
 /// The cut to take in place of the first, by what each of them promises: the best, or one as good with fewer shares, if it promises enough more.
-pub(super) fn choose(cuts: &[Candidate], goodputs: &[f64]) -> Option<usize> {
+pub(crate) fn choose(cuts: &[Candidate], goodputs: &[f64]) -> Option<usize> {
     let best = goodputs.iter().copied().fold(0.0, f64::max);
     let as_good = (0..cuts.len()).filter(|&at| goodputs[at] >= (1.0 - EQUAL) * best);
     let chosen = as_good.min_by(|&a, &b| {

@@ -23,13 +23,13 @@ impl Share {
 
 /// The class of each share that there ever was: classes are dense, and a share that comes again has the class that it had.
 #[derive(Debug, Default)]
-pub(super) struct Classes {
+pub(crate) struct Classes {
     shares: Vec<Share>,
 }
 
 impl Classes {
     /// The class of a share, which may be a new one.
-    pub(super) fn class(&mut self, share: &Share) -> ClassId {
+    pub(crate) fn class(&mut self, share: &Share) -> ClassId {
         let at = self.shares.iter().position(|other| other == share).unwrap_or_else(|| {
             self.shares.push(share.clone());
             self.shares.len() - 1
@@ -38,7 +38,7 @@ impl Classes {
     }
 
     /// The share of each class.
-    pub(super) fn shares(&self) -> &[Share] {
+    pub(crate) fn shares(&self) -> &[Share] {
         &self.shares
     }
 }

@@ -11,9 +11,8 @@ use super::classes::Share;
 use super::model::OnGpus;
 use super::{By, Gpus};
 use crate::kinds::Told;
-use crate::loader::shortest_of;
 use crate::pool::{MakeSession, Place, PlaceError, Profiles};
-use crate::profiler::{Known, Planned};
+use crate::profiler::{Known, Planned, shortest_of};
 use crate::repository::{ModelEntry, RepositoryError, Resolved};
 
 /// Seats that are started again are waited for so long before a model is loaded without them.

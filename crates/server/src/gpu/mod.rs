@@ -4,7 +4,6 @@
 //! executor joins, then the old one leaves. A seat that breaks is started again (`repair.rs`), and the others go on. Nothing here is on the way of
 //! requests.
 
-mod auto;
 mod choice;
 mod classes;
 #[cfg(test)]
@@ -15,6 +14,7 @@ mod model;
 mod recut;
 mod repair;
 mod report;
+mod site;
 mod station;
 #[cfg(test)]
 mod tests;
@@ -32,13 +32,14 @@ use fermata_dispatch::Network;
 use fermata_engine::{Cut, CutError, EngineError, Gpu, Memory, Seat};
 
 use crate::pool::{GrowError, OnLost, Pool};
-pub(crate) use auto::Sharing;
 pub use choice::{Candidate, Question, SharePlan, Weigh};
-use classes::{Classes, Share};
+pub(crate) use choice::{choose, cuts};
+pub(crate) use classes::{Classes, Share};
 pub(crate) use load::{LoadError, OnGpu};
 pub(crate) use model::OnGpus;
 pub use recut::{Recut, RecutError};
 pub use report::{By, GpuReport, ShareReport};
+pub(crate) use site::Site;
 use station::Station;
 
 /// From the decision to the seat, a message to another process, and the way of the news that a batch has ended: both are waited for by threads
@@ -283,7 +284,7 @@ impl Gpus {
     }
 
     /// The models that there are.
-    fn models(&self) -> Vec<Arc<OnGpus>> {
+    pub(crate) fn models(&self) -> Vec<Arc<OnGpus>> {
         let mut models = self.models.lock().expect("nothing panics with it");
         models.retain(|model| model.strong_count() > 0);
         models.iter().filter_map(Weak::upgrade).collect()

@@ -86,7 +86,7 @@ impl OnGpus {
     }
 
     /// Who serves it.
-    pub(super) fn served(&self) -> Option<Arc<Served>> {
+    pub(crate) fn served(&self) -> Option<Arc<Served>> {
         self.served.get()?.upgrade()
     }
 
@@ -180,7 +180,7 @@ impl OnGpus {
     }
 
     /// What dispatch must know of it: its profile on each class that is in use.
-    pub(super) fn spec(&self, classes: &[Option<(Gpu, Share)>]) -> ModelSpec {
+    pub(crate) fn spec(&self, classes: &[Option<(Gpu, Share)>]) -> ModelSpec {
         let profile = |class: &Option<(Gpu, Share)>| {
             let (gpu, share) = class.as_ref()?;
             self.profile(gpu, share).map(Arc::new)

@@ -7,9 +7,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::loader::shortest_of;
-
 use super::{By, GpuError, Gpus, Part, check};
+use crate::profiler::shortest_of;
 
 /// A GPU that was cut anew.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,8 +14,7 @@ use crate::fleet::Fleet;
 use crate::inference::Call;
 use crate::loader::Loader;
 use crate::pool::PoolConfig;
-use crate::repository::Repository;
-use crate::service::LoadOverride;
+use crate::repository::{LoadOverride, Repository};
 
 /// An estimate that is good enough to test with: first fit by memory, the busiest models together, so that a load that
 /// shifts moves them; and GPUs for batches of one.

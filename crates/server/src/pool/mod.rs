@@ -41,7 +41,6 @@ pub use gauges::Gauges;
 pub(crate) use job::{Finished, Job, Refused};
 pub(crate) use model::Profiles;
 
-use crate::metrics::Advisor;
 use crate::spare::spare_of;
 use crew::Crew;
 use desk::Desk;
@@ -89,7 +88,6 @@ pub struct Pool {
     policy: Policy,
     executors_max: usize,
     crew: Mutex<Crew>,
-    advisor: Advisor,
     ids: Arc<Ids>,
     limits: Arc<Limits>,
     margin: Arc<Margin>,
@@ -146,7 +144,6 @@ impl Pool {
             policy,
             executors_max,
             crew: Mutex::default(),
-            advisor: Advisor::default(),
             ids,
             limits,
             margin,
@@ -178,11 +175,6 @@ impl Pool {
     /// How many executors it has that take batches.
     pub fn executors(&self) -> usize {
         self.premises.roster.count()
-    }
-
-    /// Keeps what is known of its load.
-    pub fn advisor(&self) -> &Advisor {
-        &self.advisor
     }
 
     /// What its executors did.

@@ -3,7 +3,7 @@
 use fermata_core::Span;
 use serde::{Deserialize, Serialize};
 
-use super::cache::{CacheKey, FORMAT};
+use super::key::{CacheKey, FORMAT};
 use super::lengths::LengthTable;
 
 #[derive(Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 mod cache;
 mod correct;
 mod kept_lengths;
+mod key;
 mod lengths;
 mod measure;
 pub(crate) mod online;
@@ -13,11 +14,13 @@ mod watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fermata_core::{Growth, Profile, Span, Spread, SpreadError, Time};
+use fermata_core::{Growth, KindId, Profile, Span, Spread, SpreadError, Time};
+use fermata_dispatch::ModelSpec;
 use fermata_engine::{Engine, EngineError, Session, Signature, Source};
 
-pub use cache::{Cache, CacheKey, Home, content_hash};
+pub use cache::{Cache, Home};
 pub use correct::Corrector;
+pub use key::{CacheKey, content_hash};
 pub use lengths::LengthTable;
 pub use measure::{Options, Step, measure, ones, warm};
 pub use stretch::Stretch;
@@ -211,4 +214,16 @@ fn growth(profile: &Profile) -> Growth {
     let batches: Vec<_> =
         sizes.map(|size| (size, profile.shortest(), profile.latency(size))).collect();
     Growth::fit(&batches).unwrap_or(Growth::FREE)
+}
+
+/// The least that any request takes on the fastest class.
+pub(crate) fn shortest_of(spec: &ModelSpec) -> Option<Span> {
+    spec.profiles.iter().flatten().map(|profile| shortest(profile)).min()
+}
+
+/// The least that any request takes.
+pub(crate) fn shortest(profile: &Profile) -> Span {
+    let Some(spread) = profile.spread() else { return profile.shortest() };
+    let kinds = (0..spread.kinds() as u16).map(|kind| spread.shortest(KindId(kind)));
+    kinds.min().unwrap_or_else(|| profile.shortest())
 }

@@ -7,7 +7,7 @@ use fermata_core::{Growth, Profile, Span, Spread};
 use serde::Deserialize;
 
 use super::error::RepositoryError;
-use super::settings::{not_negative, positive};
+use super::number::{not_negative, positive};
 
 /// Requests that run about equally long.
 #[derive(Deserialize)]

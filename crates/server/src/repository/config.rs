@@ -8,6 +8,7 @@ use fermata_protocol::proto::{self, model_config::SchedulingChoice, model_instan
 
 use super::error::RepositoryError;
 use super::note::Note;
+use super::place::Place;
 use super::settings::Device;
 
 /// The platform of ONNX models, as Triton names it.
@@ -144,72 +145,6 @@ fn check_outputs(outputs: &[proto::ModelOutput], file: &Path) -> Result<(), Repo
         }
     }
     Ok(())
-}
-
-/// One input or output of the file.
-pub(super) struct Place<'a> {
-    pub(super) file: &'a Path,
-    /// `input` or `output`.
-    pub(super) kind: &'static str,
-    pub(super) name: &'a str,
-    /// From 1, for one without a name.
-    pub(super) number: usize,
-}
-
-impl<'a> Place<'a> {
-    pub(super) fn refuse(&self, key: &str, reason: impl Into<String>) -> RepositoryError {
-        let Self { file, kind, name, number } = self;
-        let key = match name.is_empty() {
-            true => format!("{kind} {number}: {key}"),
-            false => format!("{kind} '{name}': {key}"),
-        };
-        RepositoryError::key(file, key, reason)
-    }
-
-    pub(super) fn check_name(&self, names: &mut BTreeSet<&'a str>) -> Result<(), RepositoryError> {
-        if self.name.is_empty() {
-            return Err(self.refuse("name", "missing"));
-        }
-        if self.name.contains(char::is_control) {
-            return Err(RepositoryError::key(
-                self.file,
-                format!("{} {}", self.kind, self.number),
-                "name: is not a word in one line",
-            ));
-        }
-        if !names.insert(self.name) {
-            return Err(self.refuse("name", format!("two {}s have it", self.kind)));
-        }
-        Ok(())
-    }
-
-    pub(super) fn check_dims(&self, dims: &[i64]) -> Result<(), RepositoryError> {
-        match dims.iter().find(|&&dim| dim != -1 && dim < 1) {
-            Some(dim) => {
-                Err(self.refuse("dims", format!("{dim} is neither -1 (any length) nor above 0")))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn check_reshape(
-        &self,
-        reshape: Option<&proto::ModelTensorReshape>,
-    ) -> Result<(), RepositoryError> {
-        match reshape {
-            Some(_) => {
-                Err(self.refuse("reshape", "is not supported: give the dims that the model has"))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn check_unset(&self, set: bool, key: &str) -> Result<(), RepositoryError> {
-        match set {
-            true => Err(self.refuse(key, "is not supported")),
-            false => Ok(()),
-        }
-    }
 }
 
 /// What the model is to run on, where all its instances are to be on the processors. That they may be on GPUs says nothing: they are

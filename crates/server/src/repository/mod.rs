@@ -11,6 +11,8 @@ mod folder;
 mod format;
 mod length;
 mod note;
+mod number;
+mod place;
 mod poll;
 mod resolve;
 mod root;
@@ -21,6 +23,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fermata_core::Span;
 use fermata_dispatch::Spare;
 
@@ -31,7 +34,6 @@ pub use poll::{Changes, Fingerprint, Survey, Watch, diff};
 pub use resolve::{Resolved, resolve};
 pub use settings::{Device, EngineKind, RunTime, Settings};
 
-use crate::service::LoadOverride;
 use entry::Parts;
 use folder::{TemporaryFolder, inside};
 use root::RootSettings;
@@ -43,6 +45,15 @@ pub struct Repository {
     roots: Vec<PathBuf>,
     /// The objective of models for which no file has one.
     slo: Option<Span>,
+}
+
+/// What comes with a request to load a model: files in place of those of the repository.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOverride {
+    /// The model's configuration as JSON, in place of its `config.pbtxt`.
+    pub config: Option<String>,
+    /// Files by path, such as `1/model.onnx`, in place of the model's folder.
+    pub files: BTreeMap<String, Bytes>,
 }
 
 /// Every model by name: an entry, or what is wrong with it.

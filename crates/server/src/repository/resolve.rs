@@ -8,10 +8,11 @@ use fermata_core::{Profile, Span};
 use fermata_engine::{DataType, Signature, TensorSpec};
 use fermata_protocol::proto::{self, model_version_policy};
 
-use super::config::{self, Place};
+use super::config;
 use super::entry::ModelEntry;
 use super::error::RepositoryError;
 use super::note::Note;
+use super::place::Place;
 use super::settings::EngineKind;
 
 /// All that must be known to serve a version of a model.

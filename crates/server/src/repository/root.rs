@@ -7,7 +7,8 @@ use fermata_dispatch::Spare;
 use serde::Deserialize;
 
 use super::error::RepositoryError;
-use super::settings::{FILE_NAME, parse, positive, read_if_there};
+use super::number::positive;
+use super::settings::{FILE_NAME, parse, read_if_there};
 
 /// What the file says. Without the file, nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

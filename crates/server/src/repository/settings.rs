@@ -11,14 +11,13 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::alone::{self, RawGrowth, RawMode};
-use super::config::Place;
 use super::error::{RepositoryError, in_one_line, line_of, written_in};
 use super::length::LengthSettings;
+use super::number::{not_negative, positive};
+use super::place::Place;
 
 /// The name of the file, with a model's `config.pbtxt` and at the root of a repository.
 pub(super) const FILE_NAME: &str = "fermata.toml";
-/// Thirty years: longer latencies and objectives are slips of the keyboard.
-const MS_MAX: f64 = 1e12;
 /// Bytes of a megabyte.
 const MB: f64 = 1e6;
 
@@ -337,25 +336,6 @@ fn check_tensors(
         }
     };
     (1..).zip(tensors).map(check).collect()
-}
-
-pub(super) fn positive(file: &Path, key: &str, value: f64) -> Result<f64, RepositoryError> {
-    // What rounds to no time at all is none.
-    if value <= MS_MAX && Span::from_ms(value) > Span::ZERO {
-        return Ok(value);
-    }
-    Err(RepositoryError::key(
-        file,
-        key,
-        format!("{value} is not a number above 0 and at most {MS_MAX}"),
-    ))
-}
-
-pub(super) fn not_negative(file: &Path, key: &str, value: f64) -> Result<f64, RepositoryError> {
-    if (0.0..=MS_MAX).contains(&value) {
-        return Ok(value);
-    }
-    Err(RepositoryError::key(file, key, format!("{value} is not a number from 0 to {MS_MAX}")))
 }
 
 /// Reads TOML. An error of syntax has a line, any other a key.

@@ -19,7 +19,7 @@ use crate::frontend::shared_memory::no_cuda;
 use crate::frontend::{Frontend, deadline};
 use crate::inference::InferError;
 use crate::kinds;
-use crate::service::LoadOverride;
+use crate::repository::LoadOverride;
 
 /// The protocol's service.
 pub(crate) struct Protocol {

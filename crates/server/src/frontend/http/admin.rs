@@ -21,7 +21,7 @@ use crate::frontend::describe::{LoadParameter, load_parameter};
 use crate::frontend::settings::{Log, LogValue, TraceValues};
 use crate::frontend::shared_memory::no_cuda;
 use crate::inference::InferError;
-use crate::service::LoadOverride;
+use crate::repository::LoadOverride;
 
 /// The routes of system and CUDA shared memory.
 pub(super) fn shared_memory() -> Router<Arc<Frontend>> {

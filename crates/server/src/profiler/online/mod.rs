@@ -134,18 +134,18 @@ impl Pace {
         };
         subject.count_run();
         bench.ledger.note(subject.model(), sample.kind, took);
-        let Some(served) = sample.served.upgrade() else { return self.between_runs };
-        if bench.told.is_some() && !bench.told_to.ptr_eq(&sample.served) {
+        let Some(place) = sample.place.upgrade() else { return self.between_runs };
+        if bench.told.is_some() && !bench.told_to.ptr_eq(&sample.place) {
             bench.ledger.tell_again();
         }
         if bench.told.is_none_or(|told| told.elapsed() >= self.between_news)
             && let Some(spread) = bench.ledger.news(&subject.kinds().came())
         {
             tracing::debug!(model = subject.model(), ?spread, "run times have changed");
-            (bench.told, bench.told_to) = (Some(Instant::now()), sample.served.clone());
-            served.place.respread(spread);
+            (bench.told, bench.told_to) = (Some(Instant::now()), sample.place.clone());
+            place.respread(spread);
         }
-        self.pause(Duration::from_nanos(took.0), served.pool().executors())
+        self.pause(Duration::from_nanos(took.0), place.pool().executors())
     }
 
     fn pause(self, run: Duration, executors: usize) -> Duration {

@@ -11,10 +11,9 @@ use fermata_engine::{Inputs, Session, Tensor};
 
 use super::ledger::Ledger;
 use crate::kinds::Kinds;
-use crate::pool::MakeSession;
+use crate::pool::{MakeSession, Place};
 use crate::profiler::Watch;
 use crate::repository::RunTime;
-use crate::served::Served;
 
 /// A model, its kinds of requests, and what is learned of them.
 pub(crate) struct Subject {
@@ -42,7 +41,7 @@ pub(super) struct Bench {
     /// When news were told last.
     pub(super) told: Option<Instant>,
     /// To whom. A model that moved must be told anew.
-    pub(super) told_to: Weak<Served>,
+    pub(super) told_to: Weak<Place>,
 }
 
 /// What is needed to run a model's requests alone.
@@ -110,7 +109,7 @@ impl Subject {
     /// A copy of a request's first row, if it is one that is to be run again. Payloads are shared, not copied.
     pub(crate) fn sample(
         self: &Arc<Self>,
-        served: &Arc<Served>,
+        place: &Arc<Place>,
         kind: KindId,
         inputs: &[Tensor],
         rows: usize,
@@ -123,8 +122,8 @@ impl Subject {
             _ => input.rows(rows).into_iter().next(),
         };
         let inputs = inputs.iter().map(first).collect::<Option<Inputs>>();
-        let (subject, served) = (self.clone(), Arc::downgrade(served));
-        inputs.map(|inputs| Sample { subject, served, kind, inputs })
+        let (subject, place) = (self.clone(), Arc::downgrade(place));
+        inputs.map(|inputs| Sample { subject, place, kind, inputs })
     }
 
     /// Its requests cannot be run alone.
@@ -140,8 +139,8 @@ impl Subject {
 /// A request that is to be run again. When it is gone, whatever became of it, the next is wanted.
 pub(crate) struct Sample {
     pub(super) subject: Arc<Subject>,
-    /// Whom to tell what comes of it. It must not keep a model that is to go.
-    pub(super) served: Weak<Served>,
+    /// Where dispatch is told what comes of it. It must not keep a model that is to go.
+    pub(super) place: Weak<Place>,
     pub(super) kind: KindId,
     pub(super) inputs: Inputs,
 }

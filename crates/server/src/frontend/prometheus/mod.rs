@@ -1,19 +1,21 @@
 //! Prometheus' text format.
 
+mod names;
+
 use std::fmt::{self, Write};
 use std::time::UNIX_EPOCH;
 
 use fermata_core::Span;
 
-use super::model::Outcome;
-use super::names::{self, Family};
+use self::names::Family;
 use crate::gpu::{GpuReport, ShareReport};
-use crate::server::Server;
+use crate::metrics::Outcome;
+use crate::monitor::Monitor;
 
 /// Everything that is counted, as text.
-pub fn render(server: &Server) -> String {
+pub(super) fn render(monitor: &Monitor) -> String {
     let mut page = Page { text: String::with_capacity(16 << 10) };
-    page.write(server).expect("a string takes everything");
+    page.write(monitor).expect("a string takes everything");
     page.text
 }
 
@@ -22,16 +24,16 @@ struct Page {
 }
 
 impl Page {
-    fn write(&mut self, server: &Server) -> fmt::Result {
-        self.models(server)?;
-        self.pools(server)?;
-        self.plan(server)?;
-        self.gpus(server)?;
-        let service = server.service();
+    fn write(&mut self, monitor: &Monitor) -> fmt::Result {
+        self.models(monitor)?;
+        self.pools(monitor)?;
+        self.plan(monitor)?;
+        self.gpus(monitor)?;
+        let service = monitor.service();
         self.family(&names::READY)?;
         self.value(&names::READY, "", u8::from(service.is_ready()))?;
         self.family(&names::START)?;
-        let start = server.started().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let start = monitor.started().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.value(&names::START, "", start.as_secs_f64())?;
         if let Some(bytes) = resident_memory() {
             self.family(&names::MEMORY)?;
@@ -40,8 +42,8 @@ impl Page {
         Ok(())
     }
 
-    fn models(&mut self, server: &Server) -> fmt::Result {
-        let models = server.service().models();
+    fn models(&mut self, monitor: &Monitor) -> fmt::Result {
+        let models = monitor.service().models();
         let labelled: Vec<_> = models
             .iter()
             .map(|served| {
@@ -128,8 +130,8 @@ impl Page {
         Ok(())
     }
 
-    fn pools(&mut self, server: &Server) -> fmt::Result {
-        let pools: Vec<_> = server
+    fn pools(&mut self, monitor: &Monitor) -> fmt::Result {
+        let pools: Vec<_> = monitor
             .pools()
             .map(|(pool, advice)| (format!("pool=\"{}\"", escaped(pool.name())), pool, advice))
             .collect();
@@ -159,8 +161,8 @@ impl Page {
         Ok(())
     }
 
-    fn plan(&mut self, server: &Server) -> fmt::Result {
-        let Some(board) = server.planning() else { return Ok(()) };
+    fn plan(&mut self, monitor: &Monitor) -> fmt::Result {
+        let Some(board) = monitor.planning() else { return Ok(()) };
         self.family(&names::PLANS)?;
         self.value(&names::PLANS, "", board.plans())?;
         self.family(&names::PLAN_MOVES)?;
@@ -168,7 +170,7 @@ impl Page {
         if let Some(last) = board.last() {
             for (family, gpus) in [
                 (&names::PLANNED, last.asked),
-                (&names::PLAN_GPUS, server.service().fleet().executors()),
+                (&names::PLAN_GPUS, monitor.service().fleet().executors()),
                 (&names::PLAN_LIMIT, last.limit),
             ] {
                 self.family(family)?;
@@ -178,8 +180,8 @@ impl Page {
         Ok(())
     }
 
-    fn gpus(&mut self, server: &Server) -> fmt::Result {
-        let Some(gpus) = server.service().gpus() else { return Ok(()) };
+    fn gpus(&mut self, monitor: &Monitor) -> fmt::Result {
+        let Some(gpus) = monitor.service().gpus() else { return Ok(()) };
         let reports = gpus.report();
         let each: Vec<(String, &GpuReport)> =
             reports.iter().map(|report| (format!("gpu=\"{}\"", report.gpu), report)).collect();

@@ -1,6 +1,6 @@
 //! GPUs cut as what comes in needs it: from time to time every cut that may be better is tried by whoever can, and taken if it pays.
 //!
-//! The rates of models are measured (`planning::meter`), what pays is decided apart (`choice.rs`), and a re-cut is like any other (`recut.rs`).
+//! The rates of models are measured (`planning::meter`), what pays is decided apart (`gpu/choice.rs`), and a re-cut is like any other (`gpu/recut.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,14 +10,14 @@ use fermata_core::{Span, Time};
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{Cut, Gpu};
 
-use super::choice::{Candidate, Question, SharePlan, Weigh, choose, cuts};
-use super::classes::Share;
-use super::model::OnGpus;
-use super::{By, Card, Classes, Gpus};
-use crate::loader::shortest_of;
+use crate::gpu::{
+    By, Candidate, Classes, Gpus, NETWORK, OnGpus, Question, Share, SharePlan, Site, Weigh, choose,
+    cuts,
+};
 use crate::planning::meter::Meter;
 use crate::planning::{LATELY_PART, LOOK_PART};
 use crate::pool::{Clock, span};
+use crate::profiler::shortest_of;
 use crate::served::{Served, reserve};
 use crate::service::Service;
 
@@ -88,7 +88,7 @@ impl Sharing {
         }
         let (service, gpus, weigh) = (self.service.clone(), self.gpus.clone(), self.plan.weigh);
         let answered =
-            tokio::task::spawn_blocking(move || gpus.better_cuts(&service, &rates, weigh));
+            tokio::task::spawn_blocking(move || better_cuts(&gpus, &service, &rates, weigh));
         let Ok(wishes) = answered.await else {
             // It is asked again at the next epoch.
             return tracing::error!("who tries shares panicked");
@@ -172,13 +172,6 @@ impl fmt::Display for Why {
     }
 }
 
-/// A GPU as it is asked about.
-struct Site {
-    gpu: Gpu,
-    seats: usize,
-    cut: Cut,
-}
-
 /// A cut that promises more.
 #[derive(Clone)]
 struct Better {
@@ -188,118 +181,95 @@ struct Better {
     before: f64,
 }
 
-impl Site {
-    /// Whether the answer is the same for another.
-    fn is_like(&self, other: &Self) -> bool {
-        let kind = |site: &Self| (site.gpu.multiprocessors, site.gpu.step, site.seats);
-        self.gpu.name == other.gpu.name && kind(self) == kind(other) && self.cut == other.cut
+/// The GPUs that would serve more with another cut, as they are and with that cut. Takes a while.
+fn better_cuts(
+    gpus: &Gpus,
+    service: &Service,
+    rates: &BTreeMap<Key, f64>,
+    weigh: Weigh,
+) -> Vec<(Site, Better)> {
+    let mut answers: Vec<(Site, Option<Better>)> = Vec::new();
+    for site in gpus.sites() {
+        let known = answers.iter().find(|(other, _)| other.is_like(&site));
+        let better = match known {
+            Some((_, better)) => better.clone(),
+            None => better_cut(gpus, &site, service, rates, weigh),
+        };
+        answers.push((site, better));
     }
+    answers.into_iter().filter_map(|(site, better)| Some((site, better?))).collect()
 }
 
-impl Gpus {
-    /// The GPUs that would serve more with another cut, as they are and with that cut. Takes a while.
-    fn better_cuts(
-        &self,
-        service: &Service,
-        rates: &BTreeMap<Key, f64>,
-        weigh: Weigh,
-    ) -> Vec<(Site, Better)> {
-        let site = |card: &Card| Site {
-            gpu: card.gpu.clone(),
-            seats: card.seats.len(),
-            cut: card.cut.clone(),
+fn better_cut(
+    gpus: &Gpus,
+    site: &Site,
+    service: &Service,
+    rates: &BTreeMap<Key, f64>,
+    weigh: Weigh,
+) -> Option<Better> {
+    let (question, cuts) = question(gpus, site, service, rates)?;
+    let goodputs = weigh(&question);
+    let shown = || {
+        let each = cuts.iter().zip(&goodputs);
+        each.map(|(cut, goodput)| format!("{cut}: {goodput:.0}")).collect::<Vec<_>>().join("; ")
+    };
+    tracing::debug!(gpu = site.gpu.index, goodputs = shown(), "shares were tried");
+    let chosen = choose(&question.cuts, &goodputs)?;
+    let (cut, goodput, before) = (cuts[chosen].clone(), goodputs[chosen], goodputs[0]);
+    Some(Better { cut, goodput, before })
+}
+
+/// What is asked about a GPU: the cut in force, and those on which no model would be too slow to be ever in time.
+fn question(
+    gpus: &Gpus,
+    site: &Site,
+    service: &Service,
+    rates: &BTreeMap<Key, f64>,
+) -> Option<(Question, Vec<Cut>)> {
+    let gpu = &site.gpu;
+    let served = service.models();
+    let margin = gpus.pool().margin();
+    // Nobody is held by this for long: who unloads a model waits for it.
+    let models: Vec<(Arc<OnGpus>, f64)> = gpus
+        .models()
+        .into_iter()
+        .filter_map(|model| {
+            let its = model.served()?;
+            served.iter().find(|other| Arc::ptr_eq(other, &its))?;
+            let rate = rates.get(&(its.name.clone(), its.version.clone()));
+            Some((model, rate.copied().unwrap_or(0.0)))
+        })
+        .collect();
+    drop(served);
+    let mut question = Question { rates: Vec::new(), network: NETWORK, cuts: Vec::new() };
+    let mut tried = Vec::new();
+    for (at, cut) in cuts(gpu, site.seats, &site.cut).into_iter().enumerate() {
+        let mut classes = Classes::default();
+        let shares = cut.multiprocessors().iter().map(|&count| Share::of(gpu, count));
+        let of_shares = shares.map(|share| classes.class(&share)).collect();
+        let by_class: Vec<Option<(Gpu, Share)>> =
+            classes.shares().iter().map(|share| Some((gpu.clone(), share.clone()))).collect();
+        let specs = models.iter().map(|(model, rate)| (model.spec(&by_class), *rate));
+        let mut specs: Vec<_> = specs.collect();
+        let in_time = |(spec, _): &(ModelSpec, f64)| {
+            shortest_of(spec).is_some_and(|shortest| shortest <= spec.slo)
         };
-        let sites: Vec<Site> = self.board().gpus.iter().map(site).collect();
-        let mut answers: Vec<(Site, Option<Better>)> = Vec::new();
-        for site in sites {
-            let known = answers.iter().find(|(other, _)| other.is_like(&site));
-            let better = match known {
-                Some((_, better)) => better.clone(),
-                None => self.better_cut(&site, service, rates, weigh),
-            };
-            answers.push((site, better));
+        if at > 0 && !specs.iter().all(in_time) {
+            continue;
         }
-        answers.into_iter().filter_map(|(site, better)| Some((site, better?))).collect()
-    }
-
-    fn better_cut(
-        &self,
-        site: &Site,
-        service: &Service,
-        rates: &BTreeMap<Key, f64>,
-        weigh: Weigh,
-    ) -> Option<Better> {
-        let (question, cuts) = self.question(site, service, rates)?;
-        let goodputs = weigh(&question);
-        let shown = || {
-            let each = cuts.iter().zip(&goodputs);
-            each.map(|(cut, goodput)| format!("{cut}: {goodput:.0}")).collect::<Vec<_>>().join("; ")
+        // What nobody asks for says which cuts there may be, and is no load.
+        specs.retain(|&(_, rate)| rate > 0.0);
+        question.rates = specs.iter().map(|&(_, rate)| rate).collect();
+        let less = |(mut spec, _): (ModelSpec, f64)| {
+            spec.slo = spec.slo - reserve(spec.slo, margin);
+            Arc::new(spec)
         };
-        tracing::debug!(gpu = site.gpu.index, goodputs = shown(), "shares were tried");
-        let chosen = choose(&question.cuts, &goodputs)?;
-        let (cut, goodput, before) = (cuts[chosen].clone(), goodputs[chosen], goodputs[0]);
-        Some(Better { cut, goodput, before })
+        let specs = specs.into_iter().map(less).collect();
+        let percents = cut.percents().to_vec();
+        question.cuts.push(Candidate { percents, classes: of_shares, specs });
+        tried.push(cut);
     }
-
-    /// What is asked about a GPU: the cut in force, and those on which no model would be too slow to be ever in time.
-    fn question(
-        &self,
-        site: &Site,
-        service: &Service,
-        rates: &BTreeMap<Key, f64>,
-    ) -> Option<(Question, Vec<Cut>)> {
-        let gpu = &site.gpu;
-        let served = service.models();
-        let margin = self.pool.margin();
-        // Nobody is held by this for long: who unloads a model waits for it.
-        let models: Vec<(Arc<OnGpus>, f64)> = self
-            .models()
-            .into_iter()
-            .filter_map(|model| {
-                let its = model.served()?;
-                served.iter().find(|other| Arc::ptr_eq(other, &its))?;
-                let rate = rates.get(&(its.name.clone(), its.version.clone()));
-                Some((model, rate.copied().unwrap_or(0.0)))
-            })
-            .collect();
-        drop(served);
-        let mut question =
-            Question { rates: Vec::new(), network: super::NETWORK, cuts: Vec::new() };
-        let mut tried = Vec::new();
-        for (at, cut) in cuts(gpu, site.seats, &site.cut).into_iter().enumerate() {
-            let mut classes = Classes::default();
-            let shares = cut.multiprocessors().iter().map(|&count| Share::of(gpu, count));
-            let of_shares = shares.map(|share| classes.class(&share)).collect();
-            let by_class: Vec<Option<(Gpu, Share)>> =
-                classes.shares().iter().map(|share| Some((gpu.clone(), share.clone()))).collect();
-            let specs = models.iter().map(|(model, rate)| (model.spec(&by_class), *rate));
-            let mut specs: Vec<_> = specs.collect();
-            let in_time = |(spec, _): &(ModelSpec, f64)| {
-                shortest_of(spec).is_some_and(|shortest| shortest <= spec.slo)
-            };
-            if at > 0 && !specs.iter().all(in_time) {
-                continue;
-            }
-            // What nobody asks for says which cuts there may be, and is no load.
-            specs.retain(|&(_, rate)| rate > 0.0);
-            question.rates = specs.iter().map(|&(_, rate)| rate).collect();
-            let less = |(mut spec, _): (ModelSpec, f64)| {
-                spec.slo = spec.slo - reserve(spec.slo, margin);
-                Arc::new(spec)
-            };
-            let specs = specs.into_iter().map(less).collect();
-            let percents = cut.percents().to_vec();
-            question.cuts.push(Candidate { percents, classes: of_shares, specs });
-            tried.push(cut);
-        }
-        (tried.len() > 1 && !question.rates.is_empty()).then_some((question, tried))
-    }
-
-    /// How a GPU is cut.
-    fn cut_of(&self, gpu: usize) -> Option<Cut> {
-        let board = self.board();
-        board.gpus.iter().find(|card| card.gpu.index == gpu).map(|card| card.cut.clone())
-    }
+    (tried.len() > 1 && !question.rates.is_empty()).then_some((question, tried))
 }
 
 #[cfg(test)]
