@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use crate::pool::Pool;
+use fermata_pool::Pool;
+
 use crate::served::Served;
 
 /// Starts a pool of this name, with so many executors at first.

@@ -1,6 +1,6 @@
 //! The server: the dispatcher against the clock, behind the Open Inference Protocol.
 //!
-//! A request is checked by a frontend, runs as a [`served::Served`] model in a [`pool`], and is answered by
+//! A request is checked by a frontend, runs as a [`served::Served`] model in a pool, and is answered by
 //! the frontend. Loading, profiling and counting happen beside it.
 
 pub mod control;
@@ -13,7 +13,6 @@ mod loader;
 pub mod metrics;
 pub mod monitor;
 pub mod planning;
-pub mod pool;
 pub mod profiler;
 pub mod registry;
 pub mod repository;

@@ -8,14 +8,14 @@ use std::time::Duration;
 use fermata_core::Span;
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{Emulated, Engine, EngineError, Model, Source};
+use fermata_pool::{MakeSession, Place, PlaceError, Pool, Profiles};
 
 use crate::fleet::Fleet;
 use crate::gpu::{Gpus, LoadError, OnGpu, OnGpus};
 use crate::kinds::Kinds;
 use crate::metrics::ModelMetrics;
-use crate::pool::{MakeSession, Place, PlaceError, Pool, Profiles};
 use crate::profiler::online::{Alone, Online, Subject};
-use crate::profiler::{self, Known, Planned, Watch};
+use crate::profiler::{self, Known, Planned, Watch, followed};
 use crate::registry::{Registry, Versions};
 use crate::repository::{
     Device, EngineKind, ModelEntry, RepositoryError, Resolved, Version, resolve,
@@ -223,7 +223,7 @@ impl Loader {
                 Ok(session)
             }
         });
-        let place = self.cpu.add(&entry.name, spec, make, Profiles::Measured(Planned::Tail));
+        let place = self.cpu.add(&entry.name, spec, make, followed(Planned::Tail));
         Ok((resolved, place.map_err(|error| refused(entry, &error))?, subject))
     }
 }

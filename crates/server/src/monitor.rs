@@ -6,11 +6,12 @@ use std::time::SystemTime;
 
 use fermata_core::{Span, Time};
 use fermata_dispatch::Spare;
+use fermata_pool::{Pool, span};
 
 use crate::metrics::{Advice, Advisor, Change, Outcome, classes, filled_load};
 use crate::planning::Board;
-use crate::pool::{Pool, span};
 use crate::service::Service;
+use crate::spare::spare_of;
 
 /// Counts what becomes of requests, pool by pool.
 #[derive(Debug)]
@@ -83,7 +84,8 @@ impl Monitor {
             .iter()
             .map(|pool| classes(pool.executors_list().into_iter().map(|(.., class)| class)))
             .collect();
-        let filled = |pool: &Arc<Pool>| (pool.spare() == Some(Spare::Latency)).then_some(0.0);
+        let filled =
+            |pool: &Arc<Pool>| (spare_of(pool.policy()) == Some(Spare::Latency)).then_some(0.0);
         let mut changes: Vec<Change> =
             pools.iter().map(|pool| Change { filled: filled(pool), ..Change::default() }).collect();
         for served in models {

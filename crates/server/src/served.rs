@@ -1,5 +1,7 @@
 //! A version of a model that is being served.
 
+mod row;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +9,14 @@ use std::time::Duration;
 use fermata_core::Span;
 use fermata_dispatch::DropReason;
 use fermata_engine::{Outputs, Signature, Tensor};
+use fermata_pool::{Guard, Place, PlaceError, Pool, Refused, span};
 use fermata_protocol::proto;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::timeout_at;
 
+use self::row::{Row, Waiting};
 use crate::inference::{Answer, Call, InferError, Shed};
 use crate::metrics::{ModelMetrics, Outcome};
-use crate::pool::{Finished, Guard, Job, Place, PlaceError, Pool, Refused, span};
 use crate::profiler::online::{Sample, Subject};
 
 /// A version of a model that is being served. Whoever holds it can finish what it has begun, though the
@@ -53,7 +56,7 @@ pub(crate) fn reserve(wait: Span, margin: Span) -> Span {
 /// A request, or one row of one, on its way.
 struct Pending<'a> {
     guard: Guard<'a>,
-    reply: oneshot::Receiver<Result<Finished, Refused>>,
+    waiting: Waiting,
 }
 
 impl Served {
@@ -175,13 +178,11 @@ impl Served {
         }
         count.sample = self.subject.sample(&self.place, kind, &inputs, rows);
         let pool = self.place.pool();
+        let came = pool.clock().time(arrival);
         let deadline = pool.clock().time(due) - reserve(span(wait), pool.margin());
         let submit = |inputs: Vec<Tensor>| {
-            let (reply, receiver) = oneshot::channel();
-            let served = self.clone();
-            let make = |id| Job::new(id, deadline, kind, arrival, inputs, served, reply);
-            let guard = self.place.submit(make);
-            Pending { guard, reply: receiver }
+            let (row, waiting) = Row::new(self.clone(), came, inputs);
+            Pending { guard: self.place.submit(deadline, kind, row), waiting }
         };
         // The timer of the runtime is too coarse to tell late from in time: it only ends a wait for an
         // executor that hangs.
@@ -253,6 +254,7 @@ impl Served {
                 InferError::Unavailable(format!("model '{}' was unloaded", self.name))
             }
             Refused::Failed(reason) => InferError::Internal(reason),
+            Refused::Stopped => InferError::Unavailable("the server is stopping".to_owned()),
         }
     }
 }
@@ -263,17 +265,11 @@ impl Pending<'_> {
         served: &Served,
         count: &mut Count<'_>,
     ) -> Result<Outputs, InferError> {
-        let reply = (&mut self.reply).await;
+        let result = (&mut self.waiting).await;
         self.guard.left();
-        match reply {
-            Ok(Ok(finished)) => {
-                count.queued =
-                    Some(count.queued.map_or(finished.queued, |q| q.max(finished.queued)));
-                Ok(finished.outputs)
-            }
-            Ok(Err(refused)) => Err(served.refuse(refused)),
-            Err(_) => Err(InferError::Unavailable("the server is stopping".to_owned())),
-        }
+        let ran = result.map_err(|refused| served.refuse(refused))?;
+        count.queued = Some(count.queued.map_or(ran.queued, |queued| queued.max(ran.queued)));
+        Ok(ran.outputs)
     }
 }
 

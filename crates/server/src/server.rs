@@ -9,6 +9,7 @@ use std::time::Duration;
 use fermata_core::Span;
 use fermata_dispatch::{Network, Policy, Spare};
 use fermata_engine::{Engine, EngineError};
+use fermata_pool::{Clock, Pool, PoolConfig};
 use fermata_recording::Recording;
 use tokio::net::TcpListener;
 
@@ -19,12 +20,11 @@ use crate::gpu::{GpuError, GpuSetup, Gpus};
 use crate::loader::Loader;
 use crate::monitor::Monitor;
 use crate::planning::{self, Planning};
-use crate::pool::{self, Clock, Pool, PoolConfig};
 use crate::profiler::online::Online;
 use crate::repository::{Repository, RepositoryError};
 use crate::service::Service;
 use crate::sharing::Sharing;
-use crate::spare::policy_of;
+use crate::spare::{policy_of, spare_of};
 
 /// Everything that can be said of a server.
 pub struct Config {
@@ -128,7 +128,7 @@ pub async fn run(mut config: Config, shutdown: impl Future<Output = ()>) -> Resu
     }
     if config.scheduler_threads > 0 {
         let (recorded, planned) = (config.record.is_some(), config.planning.is_some());
-        pool::in_pieces(config.policy, recorded, planned).map_err(ServeError::Scheduler)?;
+        fermata_pool::in_pieces(config.policy, recorded, planned).map_err(ServeError::Scheduler)?;
     }
     if config.planning.is_some() && config.record.is_some() {
         let reason = "a recording has the pools of the start: --record goes without a plan";
@@ -229,7 +229,7 @@ pub(crate) async fn serve(
     let loader = Loader { engine, cpu, emulated, gpus, threads, online: Some(online) };
     let service = Arc::new(Service::new(Repository::new(config.repositories, config.slo), loader));
     for pool in service.pools() {
-        if let Some(spare) = pool.spare() {
+        if let Some(spare) = spare_of(pool.policy()) {
             tracing::info!(pool = pool.name(), spare = spare.name(), "use of spare executors");
         }
     }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use fermata_pool::Pool;
 use fermata_protocol::proto;
 
 use crate::fleet::Fleet;
 use crate::gpu::{By, Gpus, Recut, RecutError};
 use crate::inference::InferError;
 use crate::loader::Loader;
-use crate::pool::Pool;
 use crate::registry::{Registry, Versions};
 use crate::repository::{LoadOverride, Repository, RepositoryError};
 use crate::served::Served;

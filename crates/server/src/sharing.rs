@@ -9,6 +9,7 @@ use std::sync::Arc;
 use fermata_core::{Span, Time};
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{Cut, Gpu};
+use fermata_pool::{Clock, span};
 
 use crate::gpu::{
     By, Candidate, Classes, Gpus, NETWORK, OnGpus, Question, Share, SharePlan, Site, Weigh, choose,
@@ -16,7 +17,6 @@ use crate::gpu::{
 };
 use crate::planning::meter::Meter;
 use crate::planning::{LATELY_PART, LOOK_PART};
-use crate::pool::{Clock, span};
 use crate::profiler::shortest_of;
 use crate::served::{Served, reserve};
 use crate::service::Service;

@@ -9,14 +9,15 @@ use axum::routing::get;
 use axum::{Json, Router};
 use fermata_core::Span;
 use fermata_dispatch::Spare;
+use fermata_pool::Pool;
 use serde::Serialize;
 
 use super::prometheus;
 use crate::gpu::GpuReport;
 use crate::metrics::Outcome;
 use crate::monitor::Monitor;
-use crate::pool::Pool;
 use crate::served::Served;
+use crate::spare::spare_of;
 
 /// `/` and `/status.json`.
 pub fn router(monitor: Arc<Monitor>) -> Router {
@@ -152,7 +153,7 @@ impl Status {
                 .map(|(pool, advice)| PoolStatus {
                     name: pool.name().to_owned(),
                     executors: pool.executors(),
-                    spare: pool.spare().map(Spare::name),
+                    spare: spare_of(pool.policy()).map(Spare::name),
                     busy: advice.busy,
                     bad: advice.bad,
                     advised_executors: advice.executors,

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{EngineError, Signature, Source};
+use fermata_pool::{MakeSession, Place, PlaceError};
 
 use super::classes::Share;
 use super::model::OnGpus;
 use super::{By, Gpus};
 use crate::kinds::Told;
-use crate::pool::{MakeSession, Place, PlaceError, Profiles};
-use crate::profiler::{Known, Planned, shortest_of};
+use crate::profiler::{Known, Planned, followed, shortest_of};
 use crate::repository::{ModelEntry, RepositoryError, Resolved};
 
 /// Seats that are started again are waited for so long before a model is loaded without them.
@@ -79,7 +79,7 @@ impl Gpus {
         let ready = model.clone();
         let make: Arc<MakeSession> =
             Arc::new(move |seat| ready.session(seat).map(|session| Box::new(session) as _));
-        self.pool.add(model.name(), spec, make, Profiles::Measured(Planned::Median))
+        self.pool.add(model.name(), spec, make, followed(Planned::Median))
     }
 
     /// Makes sessions for whoever runs a model's requests alone: on some seat, beside what it serves.

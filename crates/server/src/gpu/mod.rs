@@ -30,8 +30,8 @@ use crossbeam_channel::Sender;
 use fermata_core::{ClassId, Span};
 use fermata_dispatch::Network;
 use fermata_engine::{Cut, CutError, EngineError, Gpu, Memory, Seat};
+use fermata_pool::{GrowError, OnLost, Pool};
 
-use crate::pool::{GrowError, OnLost, Pool};
 pub use choice::{Candidate, Question, SharePlan, Weigh};
 pub(crate) use choice::{choose, cuts};
 pub(crate) use classes::{Classes, Share};

@@ -6,8 +6,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use fermata_pool::Pool;
+
 use crate::fleet::Fleet;
-use crate::pool::Pool;
 use crate::served::Served;
 use crate::service::Service;
 

@@ -20,12 +20,13 @@ use std::time::{Duration, SystemTime};
 use fermata_core::{Span, Time};
 use fermata_dispatch::Spare;
 use fermata_plan::{Demand, Kind, Member, Plan, Problem};
+use fermata_pool::{CLASS, Clock, Pool, span};
 
 use crate::fleet::Limits;
 use crate::metrics::Outcome;
-use crate::pool::{CLASS, Clock, Pool, span};
 use crate::served::Served;
 use crate::service::Service;
+use crate::spare::spare_of;
 use apply::Change;
 use correction::Correction;
 use meter::{Meter, Rate};
@@ -225,7 +226,7 @@ impl Planning {
                     good: tally.good,
                     bad: tally.bad,
                     busy: (busy / tally.available.0.max(1) as f64).min(1.0),
-                    uses_spare: pool.spare() == Some(Spare::Latency),
+                    uses_spare: spare_of(pool.policy()) == Some(Spare::Latency),
                     ..Seen::default()
                 }
             })

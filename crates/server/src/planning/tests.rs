@@ -7,13 +7,13 @@ use bytes::Bytes;
 use fermata_core::Profile;
 use fermata_dispatch::{Network, Policy};
 use fermata_engine::{DataType, EngineError, Tensor};
+use fermata_pool::PoolConfig;
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::fleet::Fleet;
 use crate::inference::Call;
 use crate::loader::Loader;
-use crate::pool::PoolConfig;
 use crate::repository::{LoadOverride, Repository};
 
 /// An estimate that is good enough to test with: first fit by memory, the busiest models together, so that a load that

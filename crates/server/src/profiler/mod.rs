@@ -17,6 +17,7 @@ use std::sync::Arc;
 use fermata_core::{Growth, KindId, Profile, Span, Spread, SpreadError, Time};
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{Engine, EngineError, Session, Signature, Source};
+use fermata_pool::{ProfileLearner, Profiles};
 
 pub use cache::{Cache, Home};
 pub use correct::Corrector;
@@ -49,24 +50,17 @@ impl Correction {
             None => Self::Point(Corrector::new(profile, slo, planned)),
         }
     }
+}
 
-    /// Takes note that a batch of `size`, planned to take `latency`, ended at `now` after running for `took`. Gives the profile
-    /// with which to go on, where it should change.
-    pub fn observe(
-        &mut self,
-        now: Time,
-        size: usize,
-        latency: Span,
-        took: Span,
-    ) -> Option<Profile> {
+impl ProfileLearner for Correction {
+    fn observe(&mut self, now: Time, size: usize, latency: Span, took: Span) -> Option<Profile> {
         match self {
             Self::Point(corrector) => corrector.observe(now, size, took),
             Self::Spread(stretch) => stretch.observe(now, latency, took),
         }
     }
 
-    /// The requests themselves run otherwise than was thought. What was learned of the batches of distributions stays.
-    pub fn rebase(&mut self, spread: Arc<Spread>, slo: Span) -> Profile {
+    fn rebase(&mut self, spread: Arc<Spread>, slo: Span) -> Profile {
         match self {
             Self::Point(_) => {
                 let stretch = Stretch::new(spread, slo);
@@ -77,6 +71,14 @@ impl Correction {
             Self::Spread(stretch) => stretch.rebase(spread),
         }
     }
+}
+
+/// Profiles that were measured, and follow what batches take.
+pub(crate) fn followed(planned: Planned) -> Profiles {
+    Profiles::Measured(match planned {
+        Planned::Median => |profile, slo| Box::new(Correction::new(profile, slo, Planned::Median)),
+        Planned::Tail => |profile, slo| Box::new(Correction::new(profile, slo, Planned::Tail)),
+    })
 }
 
 /// What is known of a model before its first request comes.

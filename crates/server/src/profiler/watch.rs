@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use fermata_core::Span;
 use fermata_engine::{EngineError, Inputs, Session};
+use fermata_pool::span;
 use rustix::time::{ClockId, clock_gettime};
-
-use crate::pool::span;
 
 /// How a run is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use fermata_core::Profile;
 use fermata_dispatch::{ModelSpec, Network, Policy};
 use fermata_engine::{DataType, Emulated, Length, Model, TensorSpec};
+use fermata_pool::{Clock, MakeSession, PoolConfig, Profiles};
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::kinds::{Kinds, Lengths, Told};
-use crate::pool::{Clock, MakeSession, PoolConfig, Profiles};
 use crate::profiler::online::Alone;
 use crate::profiler::{Known, Watch};
 

@@ -8,10 +8,10 @@ use std::time::Instant;
 use crossbeam_channel::Sender;
 use fermata_core::KindId;
 use fermata_engine::{Inputs, Session, Tensor};
+use fermata_pool::{MakeSession, Place};
 
 use super::ledger::Ledger;
 use crate::kinds::Kinds;
-use crate::pool::{MakeSession, Place};
 use crate::profiler::Watch;
 use crate::repository::RunTime;
 

@@ -35,7 +35,7 @@ impl Clock {
     }
 
     /// How long it is until then; `None` for ever.
-    pub(super) fn until(&self, time: Time) -> Option<Duration> {
+    pub(crate) fn until(&self, time: Time) -> Option<Duration> {
         Some(self.instant(time)?.saturating_duration_since(Instant::now()))
     }
 }

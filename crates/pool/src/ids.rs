@@ -6,19 +6,19 @@ use fermata_core::ModelId;
 
 /// Which ids are taken. Models come and go seldom, and off the way of requests.
 #[derive(Debug)]
-pub(super) struct Ids {
+pub(crate) struct Ids {
     most: usize,
     taken: Mutex<Vec<bool>>,
 }
 
 impl Ids {
     /// So many at most.
-    pub(super) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         Self { most, taken: Mutex::default() }
     }
 
     /// The lowest that is free, if there is one.
-    pub(super) fn take(&self) -> Option<ModelId> {
+    pub(crate) fn take(&self) -> Option<ModelId> {
         let mut taken = self.lock();
         let at = taken.iter().position(|taken| !taken).unwrap_or(taken.len());
         if at >= self.most {
@@ -32,7 +32,7 @@ impl Ids {
     }
 
     /// Whoever decides has forgotten the model: its id may be another's.
-    pub(super) fn free(&self, model: ModelId) {
+    pub(crate) fn free(&self, model: ModelId) {
         self.lock()[model.index()] = false;
     }
 

@@ -14,12 +14,12 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(super) fn note(&self, model: ModelId, by: ModelId) {
+    pub(crate) fn note(&self, model: ModelId, by: ModelId) {
         *self.counts().entry((model, by)).or_default() += 1;
     }
 
     /// The model is gone, and its id may be another's.
-    pub(super) fn forget(&self, model: ModelId) {
+    pub(crate) fn forget(&self, model: ModelId) {
         self.counts().retain(|&(limited, by), _| limited != model && by != model);
     }
 

@@ -11,16 +11,16 @@ use std::sync::{Arc, MutexGuard, Weak};
 use fermata_core::{ClassId, ExecutorId, ModelId};
 use fermata_engine::{EngineError, Session};
 
-use super::inbox::{Message, SessionOf};
-use super::{CLASS, Pool};
+use crate::message::{Message, SessionOf};
+use crate::{CLASS, Pool};
 
 /// Makes one more session of a model, ready to run, for an executor of this origin: where it runs, in the words of whoever hires
 /// executors.
-pub(crate) type MakeSession = dyn Fn(usize) -> Result<Box<dyn Session>, EngineError> + Send + Sync;
+pub type MakeSession = dyn Fn(usize) -> Result<Box<dyn Session>, EngineError> + Send + Sync;
 
 /// What whoever comes must be able to run. Who has it changes who is there, one after the other.
 #[derive(Default)]
-pub(super) struct Crew {
+pub(crate) struct Crew {
     /// Models whose places were given up are forgotten when somebody looks.
     models: Vec<(ModelId, Weak<MakeSession>)>,
 }
@@ -49,7 +49,7 @@ pub enum GrowError {
 
 impl Crew {
     /// Whoever comes needs a session of this model, for as long as it has its place.
-    pub(super) fn learn(&mut self, model: ModelId, make: &Arc<MakeSession>) {
+    pub(crate) fn learn(&mut self, model: ModelId, make: &Arc<MakeSession>) {
         self.models.push((model, Arc::downgrade(make)));
     }
 
@@ -130,7 +130,7 @@ impl Pool {
         leaves
     }
 
-    pub(super) fn crew(&self) -> MutexGuard<'_, Crew> {
+    pub(crate) fn crew(&self) -> MutexGuard<'_, Crew> {
         self.crew.lock().expect("nothing panics with it")
     }
 }

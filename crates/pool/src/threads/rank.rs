@@ -7,8 +7,8 @@ use fermata_core::{ExecutorId, Span, Time};
 use fermata_engine::thread::be_punctual;
 use fermata_scheduler::{Bell, Executors, RankSide};
 
-use super::super::clock::Clock;
-use super::super::margin::{LATE_MIN, Learner};
+use crate::clock::Clock;
+use crate::margin::{LATE_MIN, Learner};
 
 /// What the rank thread is told, beside what comes through the links.
 pub(super) enum Report {

@@ -21,17 +21,17 @@ struct Lane {
 
 impl Gauges {
     /// For so many executors at most.
-    pub(super) fn new(executors: usize) -> Self {
+    pub(crate) fn new(executors: usize) -> Self {
         let executors = (0..executors).map(|_| Lane::default()).collect();
         Self { executors, opened: AtomicUsize::new(0) }
     }
 
     /// An executor came. What one of the same id did before counts on.
-    pub(super) fn open(&self, executor: ExecutorId) {
+    pub(crate) fn open(&self, executor: ExecutorId) {
         self.opened.fetch_max(executor.index() + 1, Ordering::Relaxed);
     }
 
-    pub(super) fn ran(&self, executor: ExecutorId, took: Span) {
+    pub(crate) fn ran(&self, executor: ExecutorId, took: Span) {
         self.executors[executor.index()].busy.fetch_add(took.0, Ordering::Relaxed);
     }
 

@@ -4,14 +4,13 @@ use fermata_core::{ExecutorId, Time};
 use fermata_dispatch::{Actions, Dispatch, Event};
 use fermata_recording::Recorder;
 
-use super::CLASS;
-use super::clock::Clock;
-use super::executor::Lost;
-use super::inbox::Message;
-use super::margin::{LATE_MIN, Lateness, Learner};
-use super::tray::Tray;
+use crate::CLASS;
+use crate::clock::Clock;
+use crate::margin::{LATE_MIN, Lateness, Learner};
+use crate::message::{Lost, Message};
+use crate::tray::Tray;
 
-pub(super) struct Driver {
+pub(crate) struct Driver {
     dispatcher: Box<dyn Dispatch>,
     clock: Clock,
     tray: Tray,
@@ -24,7 +23,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub(super) fn new(
+    pub(crate) fn new(
         dispatcher: Box<dyn Dispatch>,
         clock: Clock,
         tray: Tray,
@@ -36,7 +35,7 @@ impl Driver {
     }
 
     /// The executors join.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.handle(Event::Late { by: LATE_MIN });
         for executor in (0..self.tray.executors() as u32).map(ExecutorId) {
             self.handle(Event::Join { executor, class: CLASS });
@@ -44,45 +43,45 @@ impl Driver {
     }
 
     /// When it must be looked after next, if nothing comes before.
-    pub(super) fn next(&self) -> Time {
+    pub(crate) fn next(&self) -> Time {
         if self.is_done() { Time::START } else { self.dispatcher.next_wakeup() }
     }
 
     /// Does what is due.
-    pub(super) fn keep_up(&mut self) {
+    pub(crate) fn keep_up(&mut self) {
         if self.dispatcher.next_wakeup() <= self.clock.now() {
             self.handle(Event::Wakeup);
         }
     }
 
     /// Whether it was stopped and has finished all there was.
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.tray.is_done()
     }
 
     /// Sends the executors home, and ends the recording.
-    pub(super) fn dismiss(&mut self) {
+    pub(crate) fn dismiss(&mut self) {
         self.tray.dismiss();
         self.recorder = None;
         self.over = true;
     }
 
     /// Learns how punctually the timer is woken.
-    pub(super) fn note_wakeup(&mut self, due: Time) {
+    pub(crate) fn note_wakeup(&mut self, due: Time) {
         if let Some(by) = self.lateness.note(self.clock.now() - due) {
             self.handle(Event::Late { by });
         }
     }
 
     /// Takes a message. Who comes too late sees it by what becomes of the reply: it is dropped.
-    pub(super) fn receive(&mut self, message: Message) {
+    pub(crate) fn receive(&mut self, message: Message) {
         if self.over {
             return;
         }
         match message {
-            Message::Arrive { model, job } => {
-                let (request, deadline, kind) = (job.id, job.deadline, job.kind);
-                self.tray.keep(job);
+            Message::Arrive { model, ticket } => {
+                let (request, deadline, kind) = (ticket.id, ticket.deadline, ticket.kind);
+                self.tray.keep(ticket);
                 self.handle(Event::Arrive { model, request, deadline, kind });
             }
             Message::Ran(ran) => {

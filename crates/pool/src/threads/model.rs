@@ -8,12 +8,12 @@ use fermata_dispatch::{Actions, Network, Rules, Shard};
 use fermata_engine::thread::be_punctual;
 use fermata_scheduler::{Bell, Room, ShardEnd};
 
-use super::super::clock::Clock;
-use super::super::inbox::Message;
-use super::super::margin::Lateness;
-use super::super::tray::Tray;
 use super::rank::Report;
 use super::{Closing, Door};
+use crate::clock::Clock;
+use crate::margin::Lateness;
+use crate::message::Message;
+use crate::tray::Tray;
 
 /// A turn takes no more messages than this: promises and timers must not wait for a stream of them.
 const TURN: usize = 64;
@@ -112,10 +112,10 @@ impl ModelThread {
     fn receive(&mut self, now: Time, message: Message) {
         let (actions, end) = (&mut self.actions, &mut self.end);
         match message {
-            Message::Arrive { model, job } => {
-                let request =
-                    Request { deadline: job.deadline, id: job.id, arrival: now, kind: job.kind };
-                self.tray.keep(job);
+            Message::Arrive { model, ticket } => {
+                let (deadline, id, kind) = (ticket.deadline, ticket.id, ticket.kind);
+                let request = Request { deadline, id, arrival: now, kind };
+                self.tray.keep(ticket);
                 self.shard.arrive(now, model, request, actions, end);
             }
             Message::Ran(ran) => {

@@ -19,19 +19,18 @@ use fermata_scheduler::{Bell, RankSide, Room, link};
 
 use self::model::ModelThread;
 use self::rank::{RankThread, Report};
-use super::CLASS;
-use super::clock::Clock;
-use super::executor::Work;
-use super::ids::Ids;
-use super::inbox::Message;
-use super::margin::{LATE_MIN, Learner};
-use super::tray::Tray;
+use crate::CLASS;
+use crate::clock::Clock;
+use crate::ids::Ids;
+use crate::margin::{LATE_MIN, Learner};
+use crate::message::{Message, Work};
+use crate::tray::Tray;
 
 /// How many models there is room for: what lies between the threads has a place for each from the start.
-pub(super) const MODELS_MAX: usize = 4096;
+pub(crate) const MODELS_MAX: usize = 4096;
 
 /// The ways into a pool's threads.
-pub(super) struct Threads {
+pub(crate) struct Threads {
     models: Vec<Door<Message>>,
     rank: Door<Report>,
 }
@@ -58,7 +57,7 @@ impl<T> Clone for Door<T> {
 
 impl Threads {
     /// Hands a message to the threads that need it.
-    pub(super) fn send(&self, message: Message) {
+    pub(crate) fn send(&self, message: Message) {
         match message {
             Message::Add { model, .. }
             | Message::Arrive { model, .. }
@@ -112,7 +111,7 @@ impl Closing {
 }
 
 /// Starts so many threads for the models of a pool, and one that ranks.
-pub(super) fn start(
+pub(crate) fn start(
     pool: &str,
     rules: Rules,
     count: usize,

@@ -20,7 +20,7 @@ const PERIOD: usize = 32;
 
 /// How late a thread may be woken, at least and at most; between them decides how late it has been woken of late. A
 /// thread is never woken in time to the microsecond, and a batch that is held until its last moment would pass it.
-pub(super) const LATE_MIN: Span = Span(200_000);
+pub(crate) const LATE_MIN: Span = Span(200_000);
 const LATE_MAX: Span = Span(5_000_000);
 
 /// Remembers by how much batches overran their plan, or wakeups their time.
@@ -57,15 +57,15 @@ impl Overruns {
 
 /// Learns how punctually a thread is woken.
 #[derive(Debug)]
-pub(super) struct Lateness(Overruns);
+pub(crate) struct Lateness(Overruns);
 
 impl Lateness {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Overruns::new())
     }
 
     /// Notes one wakeup. From time to time it says what dispatch should reckon with.
-    pub(super) fn note(&mut self, late: Span) -> Option<Span> {
+    pub(crate) fn note(&mut self, late: Span) -> Option<Span> {
         // A wakeup that is too late costs no request by itself.
         self.0.note(late, usize::MAX).map(|late| (LATE_MIN + late).min(LATE_MAX))
     }
@@ -73,18 +73,18 @@ impl Lateness {
 
 /// Learns a pool's margin. Whoever hears of all its batches has it.
 #[derive(Debug)]
-pub(super) struct Learner {
+pub(crate) struct Learner {
     overruns: Overruns,
     margin: Arc<Margin>,
 }
 
 impl Learner {
-    pub(super) fn new(margin: Arc<Margin>) -> Self {
+    pub(crate) fn new(margin: Arc<Margin>) -> Self {
         Self { overruns: Overruns::new(), margin }
     }
 
     /// Notes by how much a batch of so many requests overran its plan.
-    pub(super) fn note(&mut self, overrun: Span, requests: usize) {
+    pub(crate) fn note(&mut self, overrun: Span, requests: usize) {
         if let Some(overrun) = self.overruns.note(overrun, requests) {
             self.margin.set(overrun);
         }
@@ -93,14 +93,14 @@ impl Learner {
 
 /// What comes off every deadline: written by its learner, read by whoever sends a request.
 #[derive(Debug)]
-pub(super) struct Margin {
+pub(crate) struct Margin {
     /// For what cannot be measured here: the way back to the client.
     least: Span,
     now: AtomicU64,
 }
 
 impl Margin {
-    pub(super) fn new(least: Span) -> Self {
+    pub(crate) fn new(least: Span) -> Self {
         Self { least, now: AtomicU64::new(least.0) }
     }
 
@@ -108,7 +108,7 @@ impl Margin {
         self.now.store((self.least + overrun).0, Relaxed);
     }
 
-    pub(super) fn get(&self) -> Span {
+    pub(crate) fn get(&self) -> Span {
         Span(self.now.load(Relaxed))
     }
 }

@@ -8,10 +8,11 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, select_biased};
 
-use super::executor::{Batch, Begun, Post, STACK, Work};
+use crate::handle::{Begun, Post, STACK};
+use crate::message::{Batch, Work};
 
 /// The thread that awaits an executor's batches.
-pub(super) struct Ahead {
+pub(crate) struct Ahead {
     begun: Sender<(Batch, Begun)>,
     /// Nothing ever comes: its other end is dropped when a batch is found lost.
     intact: Receiver<Infallible>,
@@ -19,7 +20,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    pub(super) fn start(post: &Post) -> io::Result<Self> {
+    pub(crate) fn start(post: &Post) -> io::Result<Self> {
         let (begun, received) = crossbeam_channel::unbounded();
         let (alive, intact) = crossbeam_channel::bounded(0);
         let name = format!("{}-{}-end", post.premises.pool, post.executor);
@@ -32,13 +33,13 @@ impl Ahead {
     }
 
     /// One more batch, behind those before it.
-    pub(super) fn add(&self, batch: Batch, begun: Begun) {
+    pub(crate) fn add(&self, batch: Batch, begun: Begun) {
         // The thread is there until this end is dropped, but for a panic, which ends the process.
         let _ = self.begun.send((batch, begun));
     }
 
     /// What the executor is to do next; `None` where there will be nothing, or it broke.
-    pub(super) fn next(&self, work: &Receiver<Work>) -> Option<Work> {
+    pub(crate) fn next(&self, work: &Receiver<Work>) -> Option<Work> {
         select_biased! {
             recv(self.intact) -> _ => None,
             recv(work) -> work => work.ok(),
@@ -46,7 +47,7 @@ impl Ahead {
     }
 
     /// Waits for what was begun. Gives the batches that were lost, in order.
-    pub(super) fn end(self) -> Vec<Batch> {
+    pub(crate) fn end(self) -> Vec<Batch> {
         drop(self.begun);
         self.thread.join().expect("a panic ends the process")
     }

@@ -11,49 +11,51 @@ mod desk;
 mod driver;
 mod executor;
 mod gauges;
+mod handle;
 mod ids;
 mod inbox;
-mod job;
+mod learner;
 mod limits;
 mod margin;
+mod message;
 mod model;
+mod place;
 mod roster;
 mod threads;
+mod ticket;
 mod tray;
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
-use arc_swap::ArcSwap;
-use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Span, Spread, Time};
-use fermata_dispatch::{ModelSpec, Network, Policy, Rules, Spare};
-use fermata_engine::EngineError;
+use fermata_core::{ClassId, ExecutorId, Span};
+use fermata_dispatch::{Network, Policy, Rules};
 use fermata_recording::Recorder;
 
 pub use clock::{Clock, span};
-pub use crew::GrowError;
-pub(crate) use crew::MakeSession;
+pub use crew::{GrowError, MakeSession};
 pub use gauges::Gauges;
-pub(crate) use job::{Finished, Job, Refused};
-pub(crate) use model::Profiles;
+pub use learner::{ProfileLearner, Profiles};
+pub use place::{Guard, Place, PlaceError};
+pub use ticket::{Finished, Owner, Refused};
 
-use crate::spare::spare_of;
 use crew::Crew;
 use desk::Desk;
 use driver::Driver;
-use executor::Premises;
+use handle::Premises;
 use ids::Ids;
-use inbox::{Inbox, Message};
+use inbox::Inbox;
 use limits::Limits;
 use margin::{Learner, Margin};
+use message::Message;
 use tray::Tray;
 
 /// The class of executors where all are equal: of those that a pool begins with, and on which requests are run alone.
-pub(crate) const CLASS: ClassId = ClassId(0);
+pub const CLASS: ClassId = ClassId(0);
 
 /// Told that an executor of some origin broke.
 pub type OnLost = dyn Fn(usize) + Send + Sync;
@@ -157,9 +159,9 @@ impl Pool {
         &self.premises.pool
     }
 
-    /// What its spare executors are for, where its policy knows of them.
-    pub fn spare(&self) -> Option<Spare> {
-        spare_of(self.policy)
+    /// How it decides.
+    pub fn policy(&self) -> Policy {
+        self.policy
     }
 
     /// The clock by which it decides.
@@ -182,33 +184,6 @@ impl Pool {
         &self.premises.gauges
     }
 
-    /// Serves a model from now on, with one session for each executor that there is or will be.
-    pub(crate) fn add(
-        self: &Arc<Self>,
-        name: &str,
-        spec: Arc<ModelSpec>,
-        make: Arc<MakeSession>,
-        profiles: Profiles,
-    ) -> Result<Place, PlaceError> {
-        self.check_classes(&spec)?;
-        let mut crew = self.crew();
-        let active = self.executors_list().into_iter();
-        let sessions = active.map(|(executor, origin, _)| Ok((executor, make(origin)?)));
-        let sessions = sessions.collect::<Result<Vec<_>, EngineError>>()?;
-        let full = || {
-            let pool = self.name().to_owned();
-            PlaceError::Full { pool, most: threads::MODELS_MAX }
-        };
-        let model = self.ids.take().ok_or_else(full)?;
-        let (reply, added) = crossbeam_channel::bounded(1);
-        let name = name.to_owned();
-        self.send(Message::Add { model, name, spec: spec.clone(), sessions, profiles, reply });
-        // A load may take so long that the pool is stopped meanwhile.
-        added.recv().map_err(|_| PlaceError::Stopping)?;
-        crew.learn(model, &make);
-        Ok(Place { pool: self.clone(), model, spec: ArcSwap::new(spec), make })
-    }
-
     /// Finishes what is there, and ends the threads. Requests that come later are lost: stop them first.
     pub fn stop(&self) {
         self.send(Message::Stop);
@@ -221,14 +196,6 @@ impl Pool {
 
     fn send(&self, message: Message) {
         self.premises.inbox.send(message);
-    }
-
-    /// On threads there is room for one class.
-    fn check_classes(&self, spec: &ModelSpec) -> Result<(), PlaceError> {
-        match self.premises.inbox.takes_back() || spec.profiles.len() <= 1 {
-            true => Ok(()),
-            false => Err(PlaceError::Classes { pool: self.name().to_owned() }),
-        }
     }
 }
 
@@ -264,123 +231,6 @@ pub fn in_pieces(policy: Policy, recorded: bool, resized: bool) -> Result<Rules,
 
 const AHEAD_IN_PIECES: &str =
     "batches are given ahead only where the dispatcher is in one piece: it goes with 0 only";
-
-/// Why a pool does not take a model.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PlaceError {
-    /// A model that cannot be made ready.
-    #[error(transparent)]
-    Session(#[from] EngineError),
-    /// It takes no more.
-    #[error("the server is stopping")]
-    Stopping,
-    /// It has too many.
-    #[error(
-        "too many models for the scheduler threads of pool '{pool}', which have room for {most}"
-    )]
-    Full { pool: String, most: usize },
-    /// It has one class of executors.
-    #[error("the scheduler threads of pool '{pool}' have room for one class of executors only")]
-    Classes { pool: String },
-}
-
-/// A model's place in a pool. Giving it up ends its service there.
-pub(crate) struct Place {
-    pool: Arc<Pool>,
-    model: ModelId,
-    /// How fast it is, as it was measured.
-    spec: ArcSwap<ModelSpec>,
-    make: Arc<MakeSession>,
-}
-
-impl Place {
-    /// The pool.
-    pub(crate) fn pool(&self) -> &Arc<Pool> {
-        &self.pool
-    }
-
-    /// Whether this is the place that dispatch knows by this id in this pool.
-    pub(crate) fn is_at(&self, pool: &Arc<Pool>, model: ModelId) -> bool {
-        self.model == model && Arc::ptr_eq(&self.pool, pool)
-    }
-
-    /// The models of the same pool that its batches were kept short for, and how many batches.
-    pub(crate) fn limits(&self) -> Vec<(ModelId, u64)> {
-        self.pool.limits.of(self.model)
-    }
-
-    /// How fast it is said to be.
-    pub(crate) fn spec(&self) -> Arc<ModelSpec> {
-        self.spec.load_full()
-    }
-
-    /// A place for the same model in another pool.
-    pub(crate) fn another_in(&self, pool: &Arc<Pool>, name: &str) -> Result<Self, PlaceError> {
-        pool.add(name, self.spec(), self.make.clone(), Profiles::True)
-    }
-
-    /// Tells dispatch of other profiles: of one more class, say, or of one less. What was learned of those that stay is kept.
-    pub(crate) fn respec(&self, spec: Arc<ModelSpec>) -> Result<(), PlaceError> {
-        self.pool.check_classes(&spec)?;
-        self.spec.store(spec.clone());
-        self.pool.send(Message::Respec { model: self.model, spec });
-        Ok(())
-    }
-
-    /// Tells dispatch that requests take something else than before.
-    pub(crate) fn respread(&self, spread: Arc<Spread>) {
-        self.pool.send(Message::Respread { model: self.model, spread });
-    }
-
-    /// Sends a request on its way; the guard cancels it when dropped.
-    pub(crate) fn submit(&self, make: impl FnOnce(RequestId) -> Job) -> Guard<'_> {
-        let id = RequestId(self.pool.next_request.fetch_add(1, Ordering::Relaxed));
-        let job = make(id);
-        let deadline = job.deadline;
-        self.pool.send(Message::Arrive { model: self.model, job });
-        Guard { place: self, id, deadline, left: false }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.pool.send(Message::Remove { model: self.model });
-    }
-}
-
-impl fmt::Debug for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place")
-            .field("pool", &self.pool.name())
-            .field("model", &self.model)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A request that is on its way. Dropping this tells dispatch that nobody waits for it any more.
-#[derive(Debug)]
-pub(crate) struct Guard<'a> {
-    place: &'a Place,
-    id: RequestId,
-    deadline: Time,
-    left: bool,
-}
-
-impl Guard<'_> {
-    /// It has left by itself.
-    pub(crate) fn left(&mut self) {
-        self.left = true;
-    }
-}
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        if !self.left {
-            let (model, request, deadline) = (self.place.model, self.id, self.deadline);
-            self.place.pool.send(Message::Cancel { model, request, deadline });
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use fermata_core::{ClassId, ExecutorId};
 
 /// The executors of a pool, by id.
 #[derive(Debug, Default)]
-pub(super) struct Roster(Mutex<Vec<Seat>>);
+pub(crate) struct Roster(Mutex<Vec<Seat>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Seat {
@@ -31,7 +31,7 @@ enum Standing {
 
 impl Roster {
     /// An executor came. Nobody else has its id, and those below it are or were taken.
-    pub(super) fn enter(&self, executor: ExecutorId, origin: usize, class: ClassId) {
+    pub(crate) fn enter(&self, executor: ExecutorId, origin: usize, class: ClassId) {
         let mut seats = self.lock();
         let seat = Seat { origin, class, standing: Standing::Active };
         match seats.get_mut(executor.index()) {
@@ -41,7 +41,7 @@ impl Roster {
     }
 
     /// An executor takes no more batches. False, if it did not anyway.
-    pub(super) fn leave(&self, executor: ExecutorId) -> bool {
+    pub(crate) fn leave(&self, executor: ExecutorId) -> bool {
         let mut seats = self.lock();
         let seat = seats.get_mut(executor.index());
         let active = seat.filter(|seat| seat.standing == Standing::Active);
@@ -49,17 +49,17 @@ impl Roster {
     }
 
     /// An executor has told all it had to tell, and ends.
-    pub(super) fn end(&self, executor: ExecutorId) {
+    pub(crate) fn end(&self, executor: ExecutorId) {
         self.lock()[executor.index()].standing = Standing::Gone;
     }
 
     /// How many take batches.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.lock().iter().filter(|seat| seat.standing == Standing::Active).count()
     }
 
     /// Those who take batches: who, from where, of which class.
-    pub(super) fn active(&self) -> Vec<(ExecutorId, usize, ClassId)> {
+    pub(crate) fn active(&self) -> Vec<(ExecutorId, usize, ClassId)> {
         let seats = self.lock();
         let active = |(_, seat): &(u32, &Seat)| seat.standing == Standing::Active;
         let entry = |(at, seat): (u32, &Seat)| (ExecutorId(at), seat.origin, seat.class);
@@ -68,7 +68,7 @@ impl Roster {
 
     /// The lowest id that nobody has, below `most`. Who leaves keeps its own until its last batch is done: dispatch knows it
     /// by that.
-    pub(super) fn vacant(&self, most: usize) -> Option<ExecutorId> {
+    pub(crate) fn vacant(&self, most: usize) -> Option<ExecutorId> {
         let seats = self.lock();
         let gone = seats.iter().position(|seat| seat.standing == Standing::Gone);
         let at = gone.unwrap_or(seats.len());

@@ -1,25 +1,13 @@
-//! Devices whose batches end when the test says so, or break; and a model on them.
+//! Devices whose batches end when the test says so, or break.
 
-use std::collections::BTreeMap;
 use std::sync::{OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
-use fermata_core::Profile;
-use fermata_engine::{
-    DataType, Ended, Inputs, Outputs, Running, Session, Signature, Tensor, TensorSpec,
-};
-use fermata_protocol::proto;
-use tokio::task::JoinHandle as Asked;
+use fermata_engine::{Ended, EngineError, Inputs, Outputs, Running, Session};
 
 use super::super::*;
-use crate::inference::{Answer, Call, InferError};
-use crate::kinds::{Kinds, Told};
-use crate::metrics::ModelMetrics;
-use crate::profiler::online::{Alone, Subject};
-use crate::profiler::{Known, Planned, Watch};
-use crate::served::Served;
+use super::net::{Net, serve};
 
 /// A request with this in it is the end of whatever runs it.
 pub(super) const POISON: u8 = 255;
@@ -122,7 +110,7 @@ impl World {
     }
 
     /// A model of `l(b) = b + 4` ms.
-    pub(super) fn serve(&self) -> Arc<Served> {
+    pub(super) fn serve(&self) -> Arc<Net> {
         serve(&self.pool, self.make.clone(), 60_000.0)
     }
 
@@ -148,48 +136,3 @@ impl World {
 
 /// After so long a test has failed.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-
-pub(super) fn serve(pool: &Arc<Pool>, make: Arc<MakeSession>, slo_ms: f64) -> Arc<Served> {
-    let ms = Span::from_ms;
-    let (slo, profile) = (ms(slo_ms), Profile::linear(ms(1.0), ms(4.0), ms(20.0)).unwrap());
-    let tensor = |name: &str| TensorSpec {
-        name: name.to_owned(),
-        datatype: DataType::Uint8,
-        shape: vec![1],
-    };
-    let (inputs, outputs) = (vec![tensor("x")], vec![tensor("y")]);
-    let signature = Signature { max_batch: 16, inputs, outputs, length: None };
-    let Known { ledger, .. } = Known::of(profile.clone(), None);
-    let spec = Arc::new(ModelSpec::uniform(slo, profile));
-    let place = pool.add("m", spec, make.clone(), Profiles::Measured(Planned::Tail)).unwrap();
-    let alone = Alone { make, watch: Watch::Wall, ledger };
-    let subject = Subject::new("m", Kinds::new(Told::Alike), None, alone, None);
-    Arc::new(Served::new(
-        "m".to_owned(),
-        "1".to_owned(),
-        signature,
-        Duration::from_nanos(slo.0),
-        proto::ModelConfig::default(),
-        BTreeMap::new(),
-        0,
-        Arc::new(ModelMetrics::new(slo, 16)),
-        place,
-        Arc::new(subject),
-    ))
-}
-
-/// A request like no other of a test.
-pub(super) fn ask(served: &Arc<Served>, value: u8) -> Asked<Result<Answer, InferError>> {
-    let (datatype, shape) = (DataType::Uint8, vec![1, 1]);
-    let inputs = vec![Tensor { datatype, shape, data: Bytes::from(vec![value]) }];
-    let (arrival, rows) = (Instant::now(), 1);
-    let call = Call { inputs, rows, arrival, timeout: None, patience: None, application: None };
-    let served = served.clone();
-    tokio::spawn(async move { served.infer(call).await })
-}
-
-/// A request is answered with what it brought.
-pub(super) async fn assert_answered(asked: Asked<Result<Answer, InferError>>, value: u8) {
-    let answer = asked.await.unwrap().unwrap();
-    assert_eq!(answer.outputs[0].data, [value].as_slice());
-}

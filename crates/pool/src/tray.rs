@@ -1,6 +1,6 @@
 //! What lies before whoever decides: the requests that wait, the models they are for, the hands of the executors.
 //!
-//! Dispatch sees ids only. Here are the payloads by id, and what dispatch asks is done with them, whether it is in
+//! Dispatch sees ids only. Here are the tickets by id, and what dispatch asks is done with them, whether it is in
 //! one piece or on threads.
 
 use std::collections::HashMap;
@@ -12,18 +12,18 @@ use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Spread, Time};
 use fermata_dispatch::{Action, Actions, ModelSpec};
 use fermata_engine::Session;
 
-use super::CLASS;
-use super::executor::{Batch, Lost, Ran, Work};
-use super::ids::Ids;
-use super::inbox::SessionOf;
-use super::job::{Job, Refused};
-use super::limits::Limits;
-use super::model::{Model, Profiles};
+use crate::CLASS;
+use crate::ids::Ids;
+use crate::learner::Profiles;
+use crate::limits::Limits;
+use crate::message::{Batch, Lost, Ran, SessionOf, Work};
+use crate::model::Model;
+use crate::ticket::{Refused, Ticket};
 
-pub(super) struct Tray {
+pub(crate) struct Tray {
     /// To the executors that take batches, by id.
     hands: Vec<Option<Hand>>,
-    jobs: HashMap<RequestId, Job>,
+    tickets: HashMap<RequestId, Ticket>,
     models: HashMap<ModelId, Model>,
     ids: Arc<Ids>,
     limits: Arc<Limits>,
@@ -49,14 +49,14 @@ impl Hand {
 type Unwanted = (ModelId, RequestId, Time);
 
 impl Tray {
-    pub(super) fn new(hands: Vec<Sender<Work>>, ids: Arc<Ids>, limits: Arc<Limits>) -> Self {
+    pub(crate) fn new(hands: Vec<Sender<Work>>, ids: Arc<Ids>, limits: Arc<Limits>) -> Self {
         let hands = hands.into_iter().map(|work| Some(Hand { work, class: CLASS })).collect();
-        let (jobs, models) = (HashMap::new(), HashMap::new());
-        Self { hands, jobs, models, ids, limits, running: 0, stopping: false }
+        let (tickets, models) = (HashMap::new(), HashMap::new());
+        Self { hands, tickets, models, ids, limits, running: 0, stopping: false }
     }
 
     /// An executor came. It keeps a session of each model that is still here.
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &mut self,
         executor: ExecutorId,
         class: ClassId,
@@ -76,17 +76,17 @@ impl Tray {
     }
 
     /// An executor goes: it finishes what it was given, and then ends, since nobody can give it more.
-    pub(super) fn release(&mut self, executor: ExecutorId) {
+    pub(crate) fn release(&mut self, executor: ExecutorId) {
         self.hands[executor.index()] = None;
     }
 
     /// Whether an executor takes batches.
-    pub(super) fn employs(&self, executor: ExecutorId) -> bool {
+    pub(crate) fn employs(&self, executor: ExecutorId) -> bool {
         self.hands.get(executor.index()).is_some_and(Option::is_some)
     }
 
     /// An executor broke: keeps what it had. Dispatch must queue all of that again; these are those that are not to run.
-    pub(super) fn take_back(&mut self, lost: Lost) -> Vec<Unwanted> {
+    pub(crate) fn take_back(&mut self, lost: Lost) -> Vec<Unwanted> {
         let Lost { executor, batches, work } = lost;
         // Nobody can give it more from here on.
         self.release(executor);
@@ -95,35 +95,35 @@ impl Tray {
             Work::Install { .. } | Work::Uninstall { .. } => None,
         });
         let mut unwanted = Vec::new();
-        for Batch { model, jobs, .. } in batches.into_iter().chain(given) {
+        for Batch { model, tickets, .. } in batches.into_iter().chain(given) {
             self.running -= 1;
-            for mut job in jobs {
-                if !job.come_back() {
-                    unwanted.push((model, job.id, job.deadline));
+            for mut ticket in tickets {
+                if !ticket.come_back() {
+                    unwanted.push((model, ticket.id, ticket.deadline));
                 }
-                self.keep(job);
+                self.keep(ticket);
             }
         }
         unwanted
     }
 
     /// How many executors there are at the start.
-    pub(super) fn executors(&self) -> usize {
+    pub(crate) fn executors(&self) -> usize {
         self.hands.len()
     }
 
     /// Keeps a request until it is run or dropped.
-    pub(super) fn keep(&mut self, job: Job) {
-        self.jobs.insert(job.id, job);
+    pub(crate) fn keep(&mut self, ticket: Ticket) {
+        self.tickets.insert(ticket.id, ticket);
     }
 
     /// Whether a request is still here.
-    pub(super) fn has(&self, request: RequestId) -> bool {
-        self.jobs.contains_key(&request)
+    pub(crate) fn has(&self, request: RequestId) -> bool {
+        self.tickets.contains_key(&request)
     }
 
     /// Gives each executor its session of a model, before its first batch can come.
-    pub(super) fn install(
+    pub(crate) fn install(
         &mut self,
         model: ModelId,
         spec: Arc<ModelSpec>,
@@ -140,7 +140,7 @@ impl Tray {
     }
 
     /// Takes the sessions of a model back, after its last batch. Its id may be another's then.
-    pub(super) fn uninstall(&mut self, model: ModelId) {
+    pub(crate) fn uninstall(&mut self, model: ModelId) {
         for hand in self.hands.iter().flatten() {
             hand.give(Work::Uninstall { model });
         }
@@ -150,21 +150,21 @@ impl Tray {
     }
 
     /// Does all that was asked for.
-    pub(super) fn perform(&mut self, actions: &mut Actions) {
+    pub(crate) fn perform(&mut self, actions: &mut Actions) {
         for &action in &actions.list {
             match action {
                 Action::Drop { request, reason, .. } => {
-                    self.take(request.id).answer(Err(Refused::Dropped(reason)));
+                    self.take(request.id).leave(Err(Refused::Dropped(reason)));
                 }
                 Action::Limit { model, by } => self.limits.note(model, by),
                 Action::Run { executor, model, start, latency, first, size } => {
                     let requests = actions.batch(first, size).iter();
-                    let jobs = requests.map(|request| self.take(request.id)).collect();
+                    let tickets = requests.map(|request| self.take(request.id)).collect();
                     self.running += 1;
                     let hand = self.hands[executor.index()].as_ref();
                     let hand = hand.expect("who has left is not asked");
                     let spread = self.models.get(&model).is_some_and(|m| m.is_spread(hand.class));
-                    let batch = Batch { model, jobs, start, latency, spread };
+                    let batch = Batch { model, tickets, start, latency, spread };
                     hand.give(Work::Run(batch));
                 }
                 Action::Preempt { .. } => unreachable!("policies that preempt are not served with"),
@@ -174,13 +174,13 @@ impl Tray {
     }
 
     /// A batch has run. Learns from it how fast the model is now; says so, if that is news.
-    pub(super) fn ran(&mut self, now: Time, ran: &Ran) -> Option<Arc<ModelSpec>> {
+    pub(crate) fn ran(&mut self, now: Time, ran: &Ran) -> Option<Arc<ModelSpec>> {
         self.running -= 1;
         self.models.get_mut(&ran.model)?.observe(now, ran)
     }
 
     /// A model has other profiles. Says what is known of it now, if it is here.
-    pub(super) fn respec(
+    pub(crate) fn respec(
         &mut self,
         model: ModelId,
         spec: &Arc<ModelSpec>,
@@ -189,7 +189,7 @@ impl Tray {
     }
 
     /// Requests of a model take something else than before. Says what is known of it now, if it is here.
-    pub(super) fn respread(
+    pub(crate) fn respread(
         &mut self,
         model: ModelId,
         spread: Arc<Spread>,
@@ -198,27 +198,27 @@ impl Tray {
     }
 
     /// Nothing more will come.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.stopping = true;
     }
 
     /// Whether it was stopped and all there was has left.
-    pub(super) fn is_done(&self) -> bool {
-        self.stopping && self.jobs.is_empty() && self.running == 0
+    pub(crate) fn is_done(&self) -> bool {
+        self.stopping && self.tickets.is_empty() && self.running == 0
     }
 
     /// Sends the executors home.
-    pub(super) fn dismiss(&mut self) {
+    pub(crate) fn dismiss(&mut self) {
         self.hands.clear();
     }
 
-    fn take(&mut self, request: RequestId) -> Job {
-        self.jobs.remove(&request).expect("a request leaves once")
+    fn take(&mut self, request: RequestId) -> Ticket {
+        self.tickets.remove(&request).expect("a request leaves once")
     }
 }
 
 impl fmt::Debug for Tray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tray").field("waiting", &self.jobs.len()).finish_non_exhaustive()
+        f.debug_struct("Tray").field("waiting", &self.tickets.len()).finish_non_exhaustive()
     }
 }

@@ -14,13 +14,13 @@ use crossbeam_channel::{Receiver, Sender};
 use fermata_core::Time;
 use fermata_engine::thread::be_punctual;
 
-use super::clock::Clock;
-use super::driver::Driver;
-use super::inbox::Message;
+use crate::clock::Clock;
+use crate::driver::Driver;
+use crate::message::Message;
 
 /// A pool's desk.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(crate) struct Desk {
     inbox: (Sender<Message>, Receiver<Message>),
     driver: Mutex<Seat>,
     clock: Clock,
@@ -37,7 +37,7 @@ struct Seat {
 
 impl Desk {
     /// Opens it, and starts its timer.
-    pub(super) fn open(
+    pub(crate) fn open(
         mut driver: Driver,
         clock: Clock,
         pool: &str,
@@ -58,7 +58,7 @@ impl Desk {
     }
 
     /// Hands a message in. It is worked off now, by this thread or by the one that is there.
-    pub(super) fn send(&self, message: Message) {
+    pub(crate) fn send(&self, message: Message) {
         // The desk holds the other end.
         let _ = self.inbox.0.send(message);
         // Either this thread sees the desk left, or who leaves it sees the message: each writes, then reads what the
