@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, select_biased};
 
-use crate::handle::{Begun, Post, STACK};
+use crate::handle::{Begun, ExecutorHandle, STACK};
 use crate::message::{Batch, Work};
 
 /// The thread that awaits an executor's batches.
@@ -20,15 +20,15 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    pub(crate) fn start(post: &Post) -> io::Result<Self> {
+    pub(crate) fn start(handle: &ExecutorHandle) -> io::Result<Self> {
         let (begun, received) = crossbeam_channel::unbounded();
         let (alive, intact) = crossbeam_channel::bounded(0);
-        let name = format!("{}-{}-end", post.premises.pool, post.executor);
-        let post = post.clone();
+        let name = format!("{}-{}-end", handle.context.pool, handle.executor);
+        let handle = handle.clone();
         let thread = thread::Builder::new()
             .name(name)
             .stack_size(STACK)
-            .spawn(move || await_all(&post, &received, alive))?;
+            .spawn(move || await_all(&handle, &received, alive))?;
         Ok(Self { begun, intact, thread })
     }
 
@@ -55,11 +55,11 @@ impl Ahead {
 
 /// Answers batches until one is lost; what comes after it is lost as well.
 fn await_all(
-    post: &Post,
+    handle: &ExecutorHandle,
     begun: &Receiver<(Batch, Begun)>,
     alive: Sender<Infallible>,
 ) -> Vec<Batch> {
-    let lost = begun.iter().find_map(|(batch, begun)| post.finish(batch, begun).err());
+    let lost = begun.iter().find_map(|(batch, begun)| handle.finish(batch, begun).err());
     drop(alive);
     lost.into_iter().chain(begun.iter().map(|(batch, _)| batch)).collect()
 }

@@ -1,4 +1,5 @@
-//! The dispatcher in one piece, against the clock: it is told what happened, and what it asks is done.
+//! The dispatcher in one piece, against the clock: it is told what happened, and what it asks is
+//! done.
 
 use fermata_core::{ExecutorId, Time};
 use fermata_dispatch::{Actions, Dispatch, Event};
@@ -6,19 +7,19 @@ use fermata_recording::Recorder;
 
 use crate::CLASS;
 use crate::clock::Clock;
+use crate::effects::Effects;
 use crate::margin::{LATE_MIN, Lateness, Learner};
 use crate::message::{Lost, Message};
-use crate::tray::Tray;
 
 pub(crate) struct Driver {
     dispatcher: Box<dyn Dispatch>,
     clock: Clock,
-    tray: Tray,
+    effects: Effects,
     recorder: Option<Recorder>,
     actions: Actions,
     learner: Learner,
     lateness: Lateness,
-    /// The executors were sent home.
+    /// The executors were stopped.
     over: bool,
 }
 
@@ -26,18 +27,18 @@ impl Driver {
     pub(crate) fn new(
         dispatcher: Box<dyn Dispatch>,
         clock: Clock,
-        tray: Tray,
+        effects: Effects,
         recorder: Option<Recorder>,
         learner: Learner,
     ) -> Self {
         let (actions, lateness) = (Actions::default(), Lateness::new());
-        Self { dispatcher, clock, tray, recorder, actions, learner, lateness, over: false }
+        Self { dispatcher, clock, effects, recorder, actions, learner, lateness, over: false }
     }
 
     /// The executors join.
     pub(crate) fn begin(&mut self) {
         self.handle(Event::Late { by: LATE_MIN });
-        for executor in (0..self.tray.executors() as u32).map(ExecutorId) {
+        for executor in (0..self.effects.executors() as u32).map(ExecutorId) {
             self.handle(Event::Join { executor, class: CLASS });
         }
     }
@@ -56,12 +57,12 @@ impl Driver {
 
     /// Whether it was stopped and has finished all there was.
     pub(crate) fn is_done(&self) -> bool {
-        self.tray.is_done()
+        self.effects.is_done()
     }
 
-    /// Sends the executors home, and ends the recording.
-    pub(crate) fn dismiss(&mut self) {
-        self.tray.dismiss();
+    /// Stops the executors, and ends the recording.
+    pub(crate) fn stop_executors(&mut self) {
+        self.effects.stop_executors();
         self.recorder = None;
         self.over = true;
     }
@@ -73,7 +74,7 @@ impl Driver {
         }
     }
 
-    /// Takes a message. Who comes too late sees it by what becomes of the reply: it is dropped.
+    /// Takes a message. A message that comes too late is dropped, and so is the reply in it.
     pub(crate) fn receive(&mut self, message: Message) {
         if self.over {
             return;
@@ -81,65 +82,65 @@ impl Driver {
         match message {
             Message::Arrive { model, ticket } => {
                 let (request, deadline, kind) = (ticket.id, ticket.deadline, ticket.kind);
-                self.tray.keep(ticket);
+                self.effects.keep(ticket);
                 self.handle(Event::Arrive { model, request, deadline, kind });
             }
             Message::Ran(ran) => {
                 self.learner.note(ran.overrun, ran.size);
                 self.handle(Event::Done { executor: ran.executor });
-                if let Some(spec) = self.tray.ran(self.clock.now(), &ran) {
+                if let Some(spec) = self.effects.ran(self.clock.now(), &ran) {
                     self.handle(Event::Profile { model: ran.model, spec });
                 }
             }
             Message::Cancel { model, request, deadline } => {
-                if self.tray.has(request) {
+                if self.effects.has(request) {
                     self.handle(Event::Cancel { model, request, deadline });
                 }
             }
             Message::Add { model, name, spec, sessions, profiles, reply } => {
-                self.tray.install(model, spec.clone(), sessions, profiles);
+                self.effects.install(model, spec.clone(), sessions, profiles);
                 self.handle_named(Event::AddModel { model, spec, gap: None }, &name);
-                // Whoever asked for it waits.
+                // The thread that adds the model waits for it.
                 let _ = reply.send(());
             }
-            Message::Join { executor, class, hand, sessions } => {
-                self.tray.admit(executor, class, hand, sessions);
+            Message::Join { executor, class, sender, sessions } => {
+                self.effects.admit(executor, class, sender, sessions);
                 self.handle(Event::Join { executor, class });
             }
             Message::Leave { executor } => {
                 // It may have broken meanwhile.
-                if self.tray.employs(executor) {
+                if self.effects.has_executor(executor) {
                     self.handle(Event::Leave { executor });
-                    self.tray.release(executor);
+                    self.effects.release(executor);
                 }
             }
             Message::Lost(lost) => self.lose(lost),
             Message::Remove { model } => {
                 self.handle(Event::RemoveModel { model });
-                self.tray.uninstall(model);
+                self.effects.uninstall(model);
             }
             Message::Respec { model, spec } => {
-                if let Some(spec) = self.tray.respec(model, &spec) {
+                if let Some(spec) = self.effects.respec(model, &spec) {
                     self.handle(Event::Profile { model, spec });
                 }
             }
             Message::Respread { model, spread } => {
-                if let Some(spec) = self.tray.respread(model, spread) {
+                if let Some(spec) = self.effects.respread(model, spread) {
                     self.handle(Event::Profile { model, spec });
                 }
             }
-            Message::Stop => self.tray.stop(),
+            Message::Stop => self.effects.stop(),
         }
     }
 
     /// An executor broke: dispatch queues again what it had.
     fn lose(&mut self, lost: Lost) {
         let executor = lost.executor;
-        let unwanted = self.tray.take_back(lost);
+        let unwanted = self.effects.take_back(lost);
         self.handle(Event::Fail { executor });
         for (model, request, deadline) in unwanted {
             // Dispatch may have dropped it, or sent it along with others: then it leaves with them.
-            if self.tray.has(request) {
+            if self.effects.has(request) {
                 self.handle(Event::Cancel { model, request, deadline });
             }
         }
@@ -149,7 +150,8 @@ impl Driver {
         self.handle_named(event, "");
     }
 
-    /// The one place where the dispatcher is told something. `name` is that of a model that is added.
+    /// The one place where the dispatcher is told something. `name` is that of a model that is
+    /// added.
     fn handle_named(&mut self, event: Event, name: &str) {
         let now = self.clock.now();
         if let Some(recorder) = &mut self.recorder {
@@ -159,12 +161,12 @@ impl Driver {
         if let Some(recorder) = &mut self.recorder {
             recorder.actions(&self.actions);
         }
-        self.tray.perform(&mut self.actions);
+        self.effects.perform(&mut self.actions);
     }
 }
 
 impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Driver").field("tray", &self.tray).finish_non_exhaustive()
+        f.debug_struct("Driver").field("effects", &self.effects).finish_non_exhaustive()
     }
 }

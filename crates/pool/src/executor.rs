@@ -1,7 +1,8 @@
 //! An executor: a thread that runs one batch at a time, with its own sessions.
 //!
-//! Where a session takes batches ahead, the thread only begins them, and a second one awaits them in order (`ahead.rs`). An executor that
-//! breaks gives back all that it had and ends; so a request is either answered or given back.
+//! Where a session takes batches ahead, the thread only begins them, and a second thread awaits
+//! them in order (`ahead.rs`). An executor that breaks gives back all that it had and ends, so a
+//! request is either answered or given back.
 
 use std::io;
 use std::thread;
@@ -11,12 +12,12 @@ use fermata_core::{ClassId, ExecutorId, Span};
 use fermata_engine::{Inputs, Session};
 
 use crate::ahead::Ahead;
-use crate::handle::{Begun, Post, Premises, STACK};
+use crate::handle::{Begun, ExecutorContext, ExecutorHandle, STACK};
 use crate::message::{Batch, Lost, Message, Work};
 
-impl Premises {
+impl ExecutorContext {
     /// Starts an executor's thread. It ends when its work's sender is dropped, or when it breaks.
-    pub(crate) fn hire(
+    pub(crate) fn spawn_executor(
         &self,
         executor: ExecutorId,
         origin: usize,
@@ -24,11 +25,11 @@ impl Premises {
         work: Receiver<Work>,
     ) -> io::Result<()> {
         self.gauges.open(executor);
-        let post = Post { executor, class, premises: self.clone() };
-        let state = State { post, sessions: Vec::new(), inputs: Vec::new(), ahead: None };
+        let handle = ExecutorHandle { executor, class, context: self.clone() };
+        let state = State { handle, sessions: Vec::new(), inputs: Vec::new(), ahead: None };
         let name = format!("{}-{executor}", self.pool);
         thread::Builder::new().name(name).stack_size(STACK).spawn(move || {
-            // Whoever makes an executor may be somebody who yields.
+            // The thread that spawns an executor may be one that yields to others.
             let _ = fermata_engine::thread::yield_to_nobody();
             state.drive(work, origin);
         })?;
@@ -38,11 +39,11 @@ impl Premises {
 }
 
 struct State {
-    post: Post,
+    handle: ExecutorHandle,
     sessions: Vec<Option<Box<dyn Session>>>,
     /// Kept for its memory.
     inputs: Vec<Inputs>,
-    /// Who awaits what was begun, once something was.
+    /// Awaits batches that were begun, once there is one.
     ahead: Option<Ahead>,
 }
 
@@ -55,16 +56,16 @@ impl State {
                 break;
             }
         }
-        let Self { post: Post { executor, premises, .. }, sessions, ahead, .. } = self;
+        let Self { handle: ExecutorHandle { executor, context, .. }, sessions, ahead, .. } = self;
         lost.extend(ahead.map(Ahead::end).unwrap_or_default());
         drop(sessions);
         if lost.is_empty() {
-            return premises.roster.end(executor);
+            return context.roster.end(executor);
         }
-        tracing::warn!(pool = %premises.pool, %executor, origin, "an executor broke");
-        premises.inbox.send(Message::Lost(Lost { executor, batches: lost, work }));
-        premises.roster.end(executor);
-        if let Some(on_lost) = &premises.on_lost {
+        tracing::warn!(pool = %context.pool, %executor, origin, "an executor broke");
+        context.inbox.send(Message::Lost(Lost { executor, batches: lost, work }));
+        context.roster.end(executor);
+        if let Some(on_lost) = &context.on_lost {
             on_lost(origin);
         }
     }
@@ -91,7 +92,7 @@ impl State {
                 return self.finish(batch, begun);
             }
             Work::Uninstall { model } => {
-                // Who came when the model had already lost its place never had it.
+                // An executor that came after the model lost its place never had it.
                 if let Some(session) = self.sessions.get_mut(model.index()) {
                     *session = None;
                 }
@@ -103,7 +104,7 @@ impl State {
     /// Begins a batch, or runs it where its session takes none ahead.
     fn begin(&mut self, batch: &mut Batch) -> Begun {
         self.inputs.extend(batch.open().map(|ticket| ticket.owner.take_inputs()));
-        let clock = self.post.premises.clock;
+        let clock = self.handle.context.clock;
         let began = clock.now();
         if self.inputs.is_empty() {
             return Begun::Ended { began, took: Span::ZERO, outputs: Ok(Vec::new()) };
@@ -118,8 +119,8 @@ impl State {
                 Begun::Ended { began, took: clock.now() - began, outputs }
             }
         };
-        let took = clock.now() - began;
-        tracing::trace!(executor = %self.post.executor, size = self.inputs.len(), ?took, "a batch was begun");
+        let (took, size) = (clock.now() - began, self.inputs.len());
+        tracing::trace!(executor = %self.handle.executor, size, ?took, "a batch was begun");
         if let Begun::Ended { outputs: Ok(_), .. } = begun {
             self.inputs.clear();
         } else {
@@ -133,16 +134,18 @@ impl State {
     /// Sees to it that a batch is answered, after those before it.
     fn finish(&mut self, batch: Batch, begun: Begun) -> Result<(), Batch> {
         if self.ahead.is_none() && matches!(begun, Begun::Running(_)) {
-            let started = Ahead::start(&self.post);
+            let started = Ahead::start(&self.handle);
             let no_thread = |error: &io::Error| {
-                let executor = self.post.executor;
-                tracing::warn!(%executor, %error, "no thread to await batches: none is begun ahead");
+                let executor = self.handle.executor;
+                tracing::warn!(
+                    %executor, %error, "no thread to await batches: none is begun ahead"
+                );
             };
             self.ahead = started.inspect_err(no_thread).ok();
         }
         match &self.ahead {
             Some(ahead) => ahead.add(batch, begun),
-            None => return self.post.finish(batch, begun),
+            None => return self.handle.finish(batch, begun),
         }
         Ok(())
     }

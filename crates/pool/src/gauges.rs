@@ -1,4 +1,4 @@
-//! What a pool's executors did, for metrics: written by their threads, read by whoever asks.
+//! What a pool's executors did, for metrics: written by their threads, read by any.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -20,7 +20,7 @@ struct Lane {
 }
 
 impl Gauges {
-    /// For so many executors at most.
+    /// For at most this number of executors.
     pub(crate) fn new(executors: usize) -> Self {
         let executors = (0..executors).map(|_| Lane::default()).collect();
         Self { executors, opened: AtomicUsize::new(0) }

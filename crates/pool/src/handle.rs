@@ -1,4 +1,4 @@
-//! An executor as its threads see it: who it is, and whom it tells what became of a batch.
+//! An executor as its threads see it: its id and class, and the way of its news.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ pub(crate) enum Begun {
     Ended { began: Time, took: Span, outputs: Result<Vec<Outputs>, EngineError> },
 }
 
-/// What a pool's executors have around them.
+/// What all executors of a pool share.
 #[derive(Clone)]
-pub(crate) struct Premises {
+pub(crate) struct ExecutorContext {
     pub(crate) pool: Arc<str>,
     pub(crate) clock: Clock,
     pub(crate) inbox: Inbox,
@@ -36,23 +36,23 @@ pub(crate) struct Premises {
     pub(crate) on_lost: Option<Arc<OnLost>>,
 }
 
-impl fmt::Debug for Premises {
+impl fmt::Debug for ExecutorContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Premises").field("pool", &self.pool).finish_non_exhaustive()
+        f.debug_struct("ExecutorContext").field("pool", &self.pool).finish_non_exhaustive()
     }
 }
 
-/// Who an executor is, and whom it tells.
+/// An executor's id and class, and what it shares with the others.
 #[derive(Clone)]
-pub(crate) struct Post {
+pub(crate) struct ExecutorHandle {
     pub(crate) executor: ExecutorId,
     pub(crate) class: ClassId,
-    pub(crate) premises: Premises,
+    pub(crate) context: ExecutorContext,
 }
 
-impl Post {
-    /// Waits for a batch that was begun, answers it, and tells. It is given back if the executor broke, and there is somebody to
-    /// take it.
+impl ExecutorHandle {
+    /// Waits for a batch that was begun, tells its owners, and tells the pool. The batch is given
+    /// back if the executor broke and the pool takes it back.
     pub(crate) fn finish(&self, mut batch: Batch, begun: Begun) -> Result<(), Batch> {
         let is_ahead = matches!(begun, Begun::Running(_));
         let (began, took, outputs) = match begun {
@@ -61,11 +61,11 @@ impl Post {
                 let ended = running.wait();
                 let took = ended.as_ref().map_or(Span::ZERO, |ended| ended.took);
                 // That it waited for others on the device was part of the queue.
-                let began = self.premises.clock.now() - took;
+                let began = self.context.clock.now() - took;
                 (began, took, ended.map(|ended| ended.outputs))
             }
         };
-        let Premises { clock, inbox, gauges, .. } = &self.premises;
+        let ExecutorContext { clock, inbox, gauges, .. } = &self.context;
         if matches!(outputs, Err(EngineError::Lost(_))) && inbox.takes_back() {
             return Err(batch);
         }
@@ -81,10 +81,13 @@ impl Post {
         let tell = || {
             let now = clock.now();
             let overrun = now - planned;
-            tracing::trace!(%executor, %model, size, ?now, ?planned, ?took, ?latency, "a batch ended");
+            tracing::trace!(
+                %executor, %model, size, ?now, ?planned, ?took, ?latency, "a batch ended"
+            );
             inbox.send(Message::Ran(Ran { executor, class, model, size, took, latency, overrun }));
         };
-        // Where the device goes on with the next batch already, dispatch must know as soon as can be that it does.
+        // Where the device goes on with the next batch already, dispatch must know of it as early
+        // as possible.
         if is_ahead {
             tell();
         }
@@ -100,7 +103,8 @@ impl Post {
                 batch.open().for_each(|ticket| ticket.leave(Err(Refused::Failed(reason.clone()))));
             }
         }
-        // Otherwise clients come first: what they wait for is ready, and the next batch is decided in microseconds.
+        // Otherwise clients come first: their answers are ready, and the next batch is decided in
+        // microseconds.
         if !is_ahead {
             tell();
         }

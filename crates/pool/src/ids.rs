@@ -12,7 +12,7 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    /// So many at most.
+    /// At most this many.
     pub(crate) fn new(most: usize) -> Self {
         Self { most, taken: Mutex::default() }
     }
@@ -31,7 +31,7 @@ impl Ids {
         Some(ModelId(at as u32))
     }
 
-    /// Whoever decides has forgotten the model: its id may be another's.
+    /// Dispatch has forgotten the model: another may get its id.
     pub(crate) fn free(&self, model: ModelId) {
         self.lock()[model.index()] = false;
     }

@@ -10,7 +10,8 @@ pub trait ProfileLearner: Send {
     /// for `took`. Gives the profile with which to go on, where it should change.
     fn observe(&mut self, now: Time, size: usize, planned: Span, took: Span) -> Option<Profile>;
 
-    /// The requests themselves run otherwise than was thought. Gives the profile with which to go on.
+    /// The requests themselves run otherwise than was thought. Gives the profile with which to go
+    /// on.
     fn rebase(&mut self, spread: Arc<Spread>, slo: Span) -> Profile;
 }
 
@@ -19,7 +20,7 @@ pub trait ProfileLearner: Send {
 pub enum Profiles {
     /// They are true, as those of what is emulated are.
     True,
-    /// They were measured, and follow what batches take, each on its class. The function begins with
-    /// a profile of a model with this objective.
+    /// They were measured, and follow what batches take, each on its class. The function begins
+    /// with a profile of a model with this objective.
     Measured(fn(Profile, Span) -> Box<dyn ProfileLearner>),
 }

@@ -1,15 +1,17 @@
 //! A pool in real time: a dispatcher, and one thread for each executor.
 //!
-//! The dispatcher is at one desk, where whoever brings a message decides; or it is on threads, each with a share of the
-//! models. Requests leave through their own reply. The dispatcher sees ids only; what is around it keeps the payloads
-//! by id and hands them to the executor that was granted.
+//! The pool sees tickets: a request's id, deadline and kind, and its owner ([`Owner`]). The owner
+//! keeps the inputs and the reply, and is told once what became of the request. The dispatcher is
+//! either shared by the threads that bring events (`shared_driver.rs`), or runs on threads of its
+//! own, each with a share of the models (`threads/`). There is no HTTP here, no model repository
+//! and no metric of a model.
 
 mod ahead;
 mod clock;
-mod crew;
-mod desk;
 mod driver;
+mod effects;
 mod executor;
+mod executors;
 mod gauges;
 mod handle;
 mod ids;
@@ -21,9 +23,9 @@ mod message;
 mod model;
 mod place;
 mod roster;
+mod shared_driver;
 mod threads;
 mod ticket;
-mod tray;
 
 use std::fmt;
 use std::io;
@@ -37,24 +39,24 @@ use fermata_dispatch::{Network, Policy, Rules};
 use fermata_recording::Recorder;
 
 pub use clock::{Clock, span};
-pub use crew::{GrowError, MakeSession};
+pub use executors::{GrowError, MakeSession};
 pub use gauges::Gauges;
 pub use learner::{ProfileLearner, Profiles};
 pub use place::{Guard, Place, PlaceError};
 pub use ticket::{Finished, Owner, Refused};
 
-use crew::Crew;
-use desk::Desk;
 use driver::Driver;
-use handle::Premises;
+use effects::Effects;
+use executors::SessionMakers;
+use handle::ExecutorContext;
 use ids::Ids;
 use inbox::Inbox;
 use limits::Limits;
 use margin::{Learner, Margin};
 use message::Message;
-use tray::Tray;
+use shared_driver::SharedDriver;
 
-/// The class of executors where all are equal: of those that a pool begins with, and on which requests are run alone.
+/// The first class of executors, and the only one where all executors are equal.
 pub const CLASS: ClassId = ClassId(0);
 
 /// Told that an executor of some origin broke.
@@ -64,7 +66,8 @@ pub type OnLost = dyn Fn(usize) + Send + Sync;
 pub struct PoolConfig {
     /// Its name, in logs and metrics.
     pub name: String,
-    /// How many executors it has at the start. Each is of the first class, and its origin is its number.
+    /// How many executors it has at the start. Each is of the first class, and its origin is its
+    /// number.
     pub executors: usize,
     /// How many it may have later. They come and go only where dispatch is in one piece.
     pub executors_max: usize,
@@ -72,24 +75,26 @@ pub struct PoolConfig {
     pub policy: Policy,
     /// What comes off every deadline at least, for the way back to the client.
     pub margin: Span,
-    /// How long before a batch its executor must hear of it: the next one is on its way while one runs.
+    /// How long before a batch its executor must hear of it: the next one is on its way while one
+    /// runs.
     pub network: Network,
-    /// Called when an executor broke, on its thread, after what it had went back to the queue. Whoever can bring it back may let
-    /// it join again from there.
+    /// Called on the thread of an executor that broke, after its requests went back to the queue.
+    /// The function may let another executor join.
     pub on_lost: Option<Arc<OnLost>>,
     /// Where its events are written.
     pub recorder: Option<Recorder>,
-    /// How many threads have its models, beside one that ranks them; with none, whoever brings a message decides.
+    /// How many threads share its models; one more ranks what they have ready. With zero, the
+    /// thread that brings an event decides.
     pub scheduler_threads: usize,
 }
 
 /// A running pool. When the last handle and the last model are gone, its threads end.
 #[derive(Debug)]
 pub struct Pool {
-    premises: Premises,
+    context: ExecutorContext,
     policy: Policy,
     executors_max: usize,
-    crew: Mutex<Crew>,
+    makers: Mutex<SessionMakers>,
     ids: Arc<Ids>,
     limits: Arc<Limits>,
     margin: Arc<Margin>,
@@ -111,18 +116,18 @@ impl Pool {
             recorder,
             scheduler_threads,
         } = config;
-        let (hands, work): (Vec<_>, Vec<_>) =
+        let (senders, work): (Vec<_>, Vec<_>) =
             (0..executors).map(|_| crossbeam_channel::unbounded()).unzip();
         let margin = Arc::new(Margin::new(margin));
         let learner = Learner::new(margin.clone());
         let limits = Arc::<Limits>::default();
         let (inbox, ids, threads) = if scheduler_threads == 0 {
             let ids = Arc::new(Ids::new(u32::MAX as usize));
-            let tray = Tray::new(hands, ids.clone(), limits.clone());
+            let effects = Effects::new(senders, ids.clone(), limits.clone());
             let dispatcher = policy.dispatcher(network);
-            let driver = Driver::new(dispatcher, clock, tray, recorder, learner);
-            let (desk, timer) = Desk::open(driver, clock, &name)?;
-            (Inbox::Desk(desk), ids, vec![timer])
+            let driver = Driver::new(dispatcher, clock, effects, recorder, learner);
+            let (driver, timer) = SharedDriver::open(driver, clock, &name)?;
+            (Inbox::Shared(driver), ids, vec![timer])
         } else {
             let refused = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
             let rules = in_pieces(policy, recorder.is_some(), executors_max != executors)
@@ -132,20 +137,20 @@ impl Pool {
             }
             let ids = Arc::new(Ids::new(threads::MODELS_MAX));
             let (inbox, threads) =
-                threads::start(&name, rules, scheduler_threads, clock, &hands, &ids, learner)?;
+                threads::start(&name, rules, scheduler_threads, clock, &senders, &ids, learner)?;
             (Inbox::Threads(inbox), ids, threads)
         };
         let gauges = Arc::new(Gauges::new(executors_max));
         let roster = Arc::default();
-        let premises = Premises { pool: name.into(), clock, inbox, gauges, roster, on_lost };
+        let context = ExecutorContext { pool: name.into(), clock, inbox, gauges, roster, on_lost };
         for (executor, work) in (0..).map(ExecutorId).zip(work) {
-            premises.hire(executor, executor.index(), CLASS, work)?;
+            context.spawn_executor(executor, executor.index(), CLASS, work)?;
         }
         Ok(Arc::new(Self {
-            premises,
+            context,
             policy,
             executors_max,
-            crew: Mutex::default(),
+            makers: Mutex::default(),
             ids,
             limits,
             margin,
@@ -156,7 +161,7 @@ impl Pool {
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.premises.pool
+        &self.context.pool
     }
 
     /// How it decides.
@@ -166,7 +171,7 @@ impl Pool {
 
     /// The clock by which it decides.
     pub fn clock(&self) -> Clock {
-        self.premises.clock
+        self.context.clock
     }
 
     /// How long before a deadline a batch should be done, for answers to be in time.
@@ -176,15 +181,16 @@ impl Pool {
 
     /// How many executors it has that take batches.
     pub fn executors(&self) -> usize {
-        self.premises.roster.count()
+        self.context.roster.count()
     }
 
     /// What its executors did.
     pub fn gauges(&self) -> &Gauges {
-        &self.premises.gauges
+        &self.context.gauges
     }
 
-    /// Finishes what is there, and ends the threads. Requests that come later are lost: stop them first.
+    /// Finishes what is there, and ends the threads. Requests that come later are lost: stop them
+    /// first.
     pub fn stop(&self) {
         self.send(Message::Stop);
         let threads = std::mem::take(&mut *self.threads.lock().expect("nothing panics with it"));
@@ -195,7 +201,7 @@ impl Pool {
     }
 
     fn send(&self, message: Message) {
-        self.premises.inbox.send(message);
+        self.context.inbox.send(message);
     }
 }
 

@@ -1,25 +1,27 @@
-//! How much later than planned answers are ready: learned, and taken off deadlines. How late threads are woken.
+//! How much later than planned answers are ready: learned, and taken off deadlines. How late
+//! threads are woken.
 //!
-//! A profile says how long a batch runs. That the executor was woken late, ran slower than usual or had to wait for a
-//! core shows only when it is done.
+//! A profile says how long a batch runs. That the executor was woken late, ran slower than usual or
+//! had to wait for a core shows only when it is done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fermata_core::Span;
 
-/// So many batches, or wakeups, are remembered.
+/// How many batches, or wakeups, are remembered.
 const WINDOW: usize = 256;
-/// So many of them may exceed the margin, for each of them and for each of their requests: of a batch that is held to its last moment only
-/// the most urgent request is late when it overruns. This leaves much less than one request in a hundred late, whether batches are large
-/// or there is one request at a time.
+/// The parts of the batches, and of the requests in them, that may exceed the margin. In a batch
+/// that is held to its last moment only the most urgent request is late when it overruns. So much
+/// less than one request in a hundred is late, whether batches are large or have one request each.
 const EXCEED: f64 = 0.02;
 const EXCEED_PER_REQUEST: f64 = 0.004;
 /// After how many batches the margin is worked out again.
 const PERIOD: usize = 32;
 
-/// How late a thread may be woken, at least and at most; between them decides how late it has been woken of late. A
-/// thread is never woken in time to the microsecond, and a batch that is held until its last moment would pass it.
+/// The least and the most that is reckoned with for late wakeups; between them, recent wakeups
+/// decide. No thread is woken in time to the microsecond, and a batch that is held until its last
+/// moment would pass it.
 pub(crate) const LATE_MIN: Span = Span(200_000);
 const LATE_MAX: Span = Span(5_000_000);
 
@@ -36,7 +38,8 @@ impl Overruns {
         Self { window: Vec::with_capacity(WINDOW), at: 0 }
     }
 
-    /// Notes one batch of so many requests. From time to time it says what most of the last ones stayed below.
+    /// Notes a batch with its number of requests. Every 32 batches it says what most of the last
+    /// ones stayed below.
     fn note(&mut self, overrun: Span, requests: usize) -> Option<Span> {
         if self.window.len() < WINDOW {
             self.window.push((overrun, requests));
@@ -71,7 +74,7 @@ impl Lateness {
     }
 }
 
-/// Learns a pool's margin. Whoever hears of all its batches has it.
+/// Learns a pool's margin, on the thread that hears of all its batches.
 #[derive(Debug)]
 pub(crate) struct Learner {
     overruns: Overruns,
@@ -83,7 +86,7 @@ impl Learner {
         Self { overruns: Overruns::new(), margin }
     }
 
-    /// Notes by how much a batch of so many requests overran its plan.
+    /// Notes by how much a batch overran its plan, and how many requests it had.
     pub(crate) fn note(&mut self, overrun: Span, requests: usize) {
         if let Some(overrun) = self.overruns.note(overrun, requests) {
             self.margin.set(overrun);
@@ -91,7 +94,7 @@ impl Learner {
     }
 }
 
-/// What comes off every deadline: written by its learner, read by whoever sends a request.
+/// What comes off every deadline: written by its learner, read for each request.
 #[derive(Debug)]
 pub(crate) struct Margin {
     /// For what cannot be measured here: the way back to the client.

@@ -13,7 +13,7 @@ use crate::ticket::Ticket;
 /// A session of one model.
 pub(crate) type SessionOf = (ModelId, Box<dyn Session>);
 
-/// What whoever decides is told.
+/// What the driver, or the threads of the models, are told.
 pub(crate) enum Message {
     /// Serve a model.
     Add {
@@ -28,10 +28,10 @@ pub(crate) enum Message {
     },
     /// A request came.
     Arrive { model: ModelId, ticket: Ticket },
-    /// Nobody waits for a request any more.
+    /// The client of a request went away.
     Cancel { model: ModelId, request: RequestId, deadline: Time },
     /// An executor came, with a session of each model.
-    Join { executor: ExecutorId, class: ClassId, hand: Sender<Work>, sessions: Vec<SessionOf> },
+    Join { executor: ExecutorId, class: ClassId, sender: Sender<Work>, sessions: Vec<SessionOf> },
     /// An executor goes when it has finished what it runs.
     Leave { executor: ExecutorId },
     /// An executor broke.
@@ -61,18 +61,19 @@ pub(crate) enum Work {
 /// A batch of one model's requests.
 pub(crate) struct Batch {
     pub(crate) model: ModelId,
-    /// Never empty. Those that have left already go with the others for dispatch's sake, and do not run.
+    /// Never empty. A ticket that has left already stays in its batch, because dispatch counts it,
+    /// but does not run.
     pub(crate) tickets: Vec<Ticket>,
     /// When it should begin.
     pub(crate) start: Time,
     /// How long it should take.
     pub(crate) latency: Span,
-    /// Its run time depends on the inputs, so that to take longer than the mean is nothing unusual.
+    /// Its run time depends on the inputs, so it may well take longer than the mean.
     pub(crate) spread: bool,
 }
 
 impl Batch {
-    /// Those that are to be run.
+    /// The tickets that are to run.
     pub(crate) fn open(&mut self) -> impl Iterator<Item = &mut Ticket> {
         self.tickets.iter_mut().filter(|ticket| ticket.is_open())
     }
@@ -89,8 +90,9 @@ pub(crate) struct Ran {
     pub(crate) took: Span,
     /// How long it should have taken.
     pub(crate) latency: Span,
-    /// How much later than planned it was done. Where run times are spread, only what was lost beside running counts:
-    /// that a batch took longer than the mean is in the distribution already, and must not come off every deadline.
+    /// How much later than planned it was done. Where run times are spread, only the time lost
+    /// outside the run counts: the distribution already says that a batch may take longer than the
+    /// mean, and that must not come off every deadline.
     pub(crate) overrun: Span,
 }
 
@@ -99,6 +101,6 @@ pub(crate) struct Lost {
     pub(crate) executor: ExecutorId,
     /// What it had taken, and has not answered.
     pub(crate) batches: Vec<Batch>,
-    /// Where there may be more.
+    /// The queue of its work, where there may be more.
     pub(crate) work: Receiver<Work>,
 }

@@ -1,4 +1,5 @@
-//! What is known of a model while it is served: its profiles on each class of executors, and what follows them.
+//! What is known of a model while it is served: its profiles on each class of executors, and what
+//! follows them.
 
 use std::sync::Arc;
 
@@ -41,7 +42,8 @@ impl Model {
         self.spec.profile(class).is_some_and(|profile| profile.spread().is_some())
     }
 
-    /// Learns from a batch that has run how fast the model is now on that class; says so, if that is news.
+    /// Learns from a batch that has run how fast the model is now on that class; says so, if that
+    /// is news.
     pub(crate) fn observe(&mut self, now: Time, ran: &Ran) -> Option<Arc<ModelSpec>> {
         if ran.size == 0 {
             return None;

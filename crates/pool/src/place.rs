@@ -10,7 +10,7 @@ use fermata_dispatch::ModelSpec;
 use fermata_engine::EngineError;
 
 use crate::Pool;
-use crate::crew::MakeSession;
+use crate::executors::MakeSession;
 use crate::learner::Profiles;
 use crate::message::Message;
 use crate::threads;
@@ -51,7 +51,8 @@ impl Place {
         pool.add(name, self.spec(), self.make.clone(), Profiles::True)
     }
 
-    /// Tells dispatch of other profiles: of one more class, say, or of one less. What was learned of those that stay is kept.
+    /// Tells dispatch of other profiles: of one class more, for example, or of one less. What was
+    /// learned of a profile that stays is kept.
     pub fn respec(&self, spec: Arc<ModelSpec>) -> Result<(), PlaceError> {
         self.pool.check_classes(&spec)?;
         self.spec.store(spec.clone());
@@ -64,7 +65,7 @@ impl Place {
         self.pool.send(Message::Respread { model: self.model, spread });
     }
 
-    /// Sends a request on its way; the guard cancels it when dropped.
+    /// Hands a request to the pool. The guard cancels it when dropped.
     pub fn submit(&self, deadline: Time, kind: KindId, owner: Arc<dyn Owner>) -> Guard<'_> {
         let id = RequestId(self.pool.next_request.fetch_add(1, Ordering::Relaxed));
         let ticket = Ticket::new(id, deadline, kind, owner);
@@ -88,7 +89,7 @@ impl fmt::Debug for Place {
     }
 }
 
-/// A request that is on its way. Dropping this tells dispatch that nobody waits for it any more.
+/// A request that is on its way. Dropping this tells dispatch that the client went away.
 #[derive(Debug)]
 pub struct Guard<'a> {
     place: &'a Place,
@@ -150,7 +151,7 @@ impl Pool {
         profiles: Profiles,
     ) -> Result<Place, PlaceError> {
         self.check_classes(&spec)?;
-        let mut crew = self.crew();
+        let mut makers = self.session_makers();
         let active = self.executors_list().into_iter();
         let sessions = active.map(|(executor, origin, _)| Ok((executor, make(origin)?)));
         let sessions = sessions.collect::<Result<Vec<_>, EngineError>>()?;
@@ -164,13 +165,13 @@ impl Pool {
         self.send(Message::Add { model, name, spec: spec.clone(), sessions, profiles, reply });
         // A load may take so long that the pool is stopped meanwhile.
         added.recv().map_err(|_| PlaceError::Stopping)?;
-        crew.learn(model, &make);
+        makers.learn(model, &make);
         Ok(Place { pool: self.clone(), model, spec: ArcSwap::new(spec), make })
     }
 
     /// On threads there is room for one class.
     fn check_classes(&self, spec: &ModelSpec) -> Result<(), PlaceError> {
-        match self.premises.inbox.takes_back() || spec.profiles.len() <= 1 {
+        match self.context.inbox.takes_back() || spec.profiles.len() <= 1 {
             true => Ok(()),
             false => Err(PlaceError::Classes { pool: self.name().to_owned() }),
         }

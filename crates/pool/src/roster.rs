@@ -1,7 +1,7 @@
-//! Who is there: the executors of a pool, where they came from, and how fast each is.
+//! The executors of a pool: the origin and the class of each.
 //!
-//! Read by whoever asks, changed by whoever hires them, and by the executors themselves when they end. Nobody keeps it for longer
-//! than a look takes.
+//! Threads that spawn or stop an executor write it, and so does an executor that ends. The lock is
+//! held only for a look.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -9,10 +9,10 @@ use fermata_core::{ClassId, ExecutorId};
 
 /// The executors of a pool, by id.
 #[derive(Debug, Default)]
-pub(crate) struct Roster(Mutex<Vec<Seat>>);
+pub(crate) struct Roster(Mutex<Vec<ExecutorEntry>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Seat {
+struct ExecutorEntry {
     origin: usize,
     class: ClassId,
     standing: Standing,
@@ -30,22 +30,22 @@ enum Standing {
 }
 
 impl Roster {
-    /// An executor came. Nobody else has its id, and those below it are or were taken.
+    /// An executor came. Its id is vacant, and all lower ids are or were taken.
     pub(crate) fn enter(&self, executor: ExecutorId, origin: usize, class: ClassId) {
-        let mut seats = self.lock();
-        let seat = Seat { origin, class, standing: Standing::Active };
-        match seats.get_mut(executor.index()) {
-            Some(vacant) => *vacant = seat,
-            None => seats.push(seat),
+        let mut entries = self.lock();
+        let entry = ExecutorEntry { origin, class, standing: Standing::Active };
+        match entries.get_mut(executor.index()) {
+            Some(vacant) => *vacant = entry,
+            None => entries.push(entry),
         }
     }
 
     /// An executor takes no more batches. False, if it did not anyway.
     pub(crate) fn leave(&self, executor: ExecutorId) -> bool {
-        let mut seats = self.lock();
-        let seat = seats.get_mut(executor.index());
-        let active = seat.filter(|seat| seat.standing == Standing::Active);
-        active.map(|seat| seat.standing = Standing::Leaving).is_some()
+        let mut entries = self.lock();
+        let entry = entries.get_mut(executor.index());
+        let active = entry.filter(|entry| entry.standing == Standing::Active);
+        active.map(|entry| entry.standing = Standing::Leaving).is_some()
     }
 
     /// An executor has told all it had to tell, and ends.
@@ -55,27 +55,28 @@ impl Roster {
 
     /// How many take batches.
     pub(crate) fn count(&self) -> usize {
-        self.lock().iter().filter(|seat| seat.standing == Standing::Active).count()
+        self.lock().iter().filter(|entry| entry.standing == Standing::Active).count()
     }
 
-    /// Those who take batches: who, from where, of which class.
+    /// The executors that take batches, each with its origin and its class.
     pub(crate) fn active(&self) -> Vec<(ExecutorId, usize, ClassId)> {
-        let seats = self.lock();
-        let active = |(_, seat): &(u32, &Seat)| seat.standing == Standing::Active;
-        let entry = |(at, seat): (u32, &Seat)| (ExecutorId(at), seat.origin, seat.class);
-        (0..).zip(seats.iter()).filter(active).map(entry).collect()
+        let entries = self.lock();
+        let active = |(_, entry): &(u32, &ExecutorEntry)| entry.standing == Standing::Active;
+        let named =
+            |(at, entry): (u32, &ExecutorEntry)| (ExecutorId(at), entry.origin, entry.class);
+        (0..).zip(entries.iter()).filter(active).map(named).collect()
     }
 
-    /// The lowest id that nobody has, below `most`. Who leaves keeps its own until its last batch is done: dispatch knows it
-    /// by that.
+    /// The lowest vacant id below `most`. An executor that leaves keeps its id until its last batch
+    /// is done, because dispatch knows it by that id.
     pub(crate) fn vacant(&self, most: usize) -> Option<ExecutorId> {
-        let seats = self.lock();
-        let gone = seats.iter().position(|seat| seat.standing == Standing::Gone);
-        let at = gone.unwrap_or(seats.len());
+        let entries = self.lock();
+        let gone = entries.iter().position(|entry| entry.standing == Standing::Gone);
+        let at = gone.unwrap_or(entries.len());
         (at < most).then_some(ExecutorId(at as u32))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Seat>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<ExecutorEntry>> {
         self.0.lock().expect("nothing panics with it")
     }
 }

@@ -105,7 +105,7 @@ async fn what_an_executor_had_when_it_broke_is_run_elsewhere_once() {
     let begun = world.next();
     let three = ask(&net, 3);
     assert_eq!((running.origin, begun.origin), (0, 0));
-    // That it has run is of no use: nobody waits for it behind what was lost.
+    // That it has run is of no use: it is behind a batch that was lost.
     begun.end();
     drop(running);
     assert_eq!(world.next_broken(), 0);
@@ -160,7 +160,8 @@ async fn what_was_given_to_an_executor_and_not_begun_when_it_broke_is_run_elsewh
     let one = ask(&net, 1);
     given.recv_timeout(PATIENCE).unwrap();
     let two = ask(&net, 2);
-    // Dispatch gives it ahead within a few milliseconds. Should it not have been by then, it is served all the same.
+    // Dispatch gives it ahead within a few milliseconds. If it is later, the request is served all
+    // the same.
     tokio::time::sleep(Duration::from_millis(50)).await;
     drop(go);
     assert_eq!(world.next_broken(), 0);
@@ -267,7 +268,7 @@ async fn executors_of_new_classes_come_and_old_ones_go_while_serving_and_nothing
         let spec = ModelSpec::new(net.place.spec().slo, profiles);
         net.place.respec(Arc::new(spec.clone())).unwrap();
         let before = world.pool.executors_list();
-        // An id is free a moment after the last batch of who had it.
+        // An id is free a moment after the last batch of its executor.
         let mut came = 0;
         while came < 2 {
             match world.pool.join(round, ClassId(new as u16)) {
@@ -297,7 +298,7 @@ async fn executors_of_new_classes_come_and_old_ones_go_while_serving_and_nothing
     world.pool.stop();
 }
 
-/// Every tenth batch of all breaks who runs it, at once or when it was begun.
+/// Every tenth batch breaks its executor, at once or after it was begun.
 fn brittle(world: &World) -> Arc<MakeSession> {
     struct Sometimes {
         batches: Arc<AtomicU64>,

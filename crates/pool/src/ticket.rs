@@ -54,7 +54,7 @@ pub enum Refused {
 
 /// A request, or one row of one, that waits or runs. Its owner hears once what becomes of it.
 pub(crate) struct Ticket {
-    /// Who it is to dispatch.
+    /// Its id in dispatch.
     pub(crate) id: RequestId,
     /// When its batch must be done.
     pub(crate) deadline: Time,

@@ -14,7 +14,7 @@ use crate::fleet::Fleet;
 use crate::gpu::{Gpus, LoadError, OnGpu, OnGpus};
 use crate::kinds::Kinds;
 use crate::metrics::ModelMetrics;
-use crate::profiler::online::{Alone, Online, Subject};
+use crate::profiler::online::{Alone, Online, OnlineProfile};
 use crate::profiler::{self, Known, Planned, Watch, followed};
 use crate::registry::{Registry, Versions};
 use crate::repository::{
@@ -67,16 +67,16 @@ impl Loader {
         served: &Registry,
     ) -> Result<Arc<Served>, RepositoryError> {
         let mut on_gpus = None;
-        let (resolved, place, subject) = match (&entry.settings.engine, self.gpus_for(entry)?) {
+        let (resolved, place, online) = match (&entry.settings.engine, self.gpus_for(entry)?) {
             (EngineKind::Emulated(_), _) => {
                 let resolved = resolve(entry, None)?;
-                let (place, subject) = self.place_emulated(entry, &resolved, served)?;
-                (resolved, place, subject)
+                let (place, online) = self.place_emulated(entry, &resolved, served)?;
+                (resolved, place, online)
             }
             (EngineKind::OnnxRuntime, Some(gpus)) => {
-                let (resolved, place, subject, model) = self.place_on(gpus, entry, version)?;
+                let (resolved, place, online, model) = self.place_on(gpus, entry, version)?;
                 on_gpus = Some(model);
-                (resolved, place, subject)
+                (resolved, place, online)
             }
             (EngineKind::OnnxRuntime, None) => self.place_file(entry, version)?,
         };
@@ -99,7 +99,7 @@ impl Loader {
             memory(entry, version),
             metrics,
             place,
-            Arc::new(subject),
+            Arc::new(online),
         ));
         if let Some(model) = on_gpus {
             model.serve(&ready);
@@ -112,7 +112,7 @@ impl Loader {
         entry: &ModelEntry,
         resolved: &Resolved,
         served: &Registry,
-    ) -> Result<(Place, Subject), RepositoryError> {
+    ) -> Result<(Place, OnlineProfile), RepositoryError> {
         let EngineKind::Emulated(profile) = &resolved.engine else {
             unreachable!("an emulated model stays one");
         };
@@ -122,27 +122,27 @@ impl Loader {
         let make: Arc<MakeSession> = Arc::new(move |_| model.session(&signature));
         let known = Known::of(profile.clone(), entry.settings.run_time);
         let spec = Arc::new(ModelSpec::uniform(resolved.slo, known.profile.clone()));
-        let subject = self.subject(entry, known, make.clone(), Watch::Wall);
+        let online = self.online_profile(entry, known, make.clone(), Watch::Wall);
         let pool = self.emulated.room_for(&entry.name, entry.settings.memory, &served.all());
         let pool =
             pool.map_err(|error| RepositoryError::layout(&entry.folder, error.to_string()))?;
         // What is emulated is as fast as it says.
         let place = pool.add(&entry.name, spec, make, Profiles::True);
-        Ok((place.map_err(|error| refused(entry, &error))?, subject))
+        Ok((place.map_err(|error| refused(entry, &error))?, online))
     }
 
     /// What is learned of a model's requests from now on.
-    fn subject(
+    fn online_profile(
         &self,
         entry: &ModelEntry,
         known: Known,
         make: Arc<MakeSession>,
         watch: Watch,
-    ) -> Subject {
-        let Known { told, ledger, .. } = known;
+    ) -> OnlineProfile {
+        let Known { rule, ledger, .. } = known;
         let alone = Alone { make, watch, ledger };
         let samples = self.online.as_ref().map(Online::samples);
-        Subject::new(&entry.name, Kinds::new(told), entry.settings.run_time, alone, samples)
+        OnlineProfile::new(&entry.name, Kinds::new(rule), entry.settings.run_time, alone, samples)
     }
 
     /// The GPUs that a model's file is to run on, if any.
@@ -163,7 +163,7 @@ impl Loader {
         gpus: &Arc<Gpus>,
         entry: &ModelEntry,
         version: &Version,
-    ) -> Result<(Resolved, Place, Subject, Arc<OnGpus>), RepositoryError> {
+    ) -> Result<(Resolved, Place, OnlineProfile, Arc<OnGpus>), RepositoryError> {
         let source = self.source(entry, version);
         let ready = gpus.load(entry, source, |signature| resolve(entry, Some(signature)));
         let OnGpu { resolved, known, spec, model } = ready.map_err(|error| match error {
@@ -172,8 +172,8 @@ impl Loader {
         })?;
         check_speed(entry, profiler::shortest_of(&spec).unwrap_or(Span::MAX), resolved.slo)?;
         let place = gpus.place(&model, spec).map_err(|error| refused(entry, &error))?;
-        let subject = self.subject(entry, known, gpus.alone(&model), Watch::Wall);
-        Ok((resolved, place, subject, model))
+        let online = self.online_profile(entry, known, gpus.alone(&model), Watch::Wall);
+        Ok((resolved, place, online, model))
     }
 
     fn source(&self, entry: &ModelEntry, version: &Version) -> Source {
@@ -185,7 +185,7 @@ impl Loader {
         &self,
         entry: &ModelEntry,
         version: &Version,
-    ) -> Result<(Resolved, Place, Subject), RepositoryError> {
+    ) -> Result<(Resolved, Place, OnlineProfile), RepositoryError> {
         let engine = self.engine.as_deref().map_err(|error| broken(entry, error))?;
         let source = self.source(entry, version);
         let model = engine.load(&source).map_err(|error| broken(entry, &error))?;
@@ -212,7 +212,7 @@ impl Loader {
             let (model, signature) = (model.clone(), resolved.signature.clone());
             move |_| model.session(&signature)
         });
-        let subject = self.subject(entry, known, alone, Watch::Thread);
+        let online = self.online_profile(entry, known, alone, Watch::Thread);
         let (signature, first) = (resolved.signature.clone(), Mutex::new(Some(first)));
         // The one that was measured has run every batch size already.
         let make = Arc::new(move |_| match first.lock().expect("nothing panics with it").take() {
@@ -224,7 +224,7 @@ impl Loader {
             }
         });
         let place = self.cpu.add(&entry.name, spec, make, followed(Planned::Tail));
-        Ok((resolved, place.map_err(|error| refused(entry, &error))?, subject))
+        Ok((resolved, place.map_err(|error| refused(entry, &error))?, online))
     }
 }
 

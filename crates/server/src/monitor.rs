@@ -9,7 +9,7 @@ use fermata_dispatch::Spare;
 use fermata_pool::{Pool, span};
 
 use crate::metrics::{Advice, Advisor, Change, Outcome, classes, filled_load};
-use crate::planning::Board;
+use crate::planning::PlanHistory;
 use crate::service::Service;
 use crate::spare::spare_of;
 
@@ -20,7 +20,7 @@ pub struct Monitor {
     left: Mutex<Left>,
     /// What is known of the load of each pool.
     advisors: Mutex<Vec<(Weak<Pool>, Arc<Advisor>)>>,
-    planning: Option<Arc<Board>>,
+    planning: Option<Arc<PlanHistory>>,
     started: SystemTime,
 }
 
@@ -43,7 +43,7 @@ struct Counts {
 
 impl Monitor {
     /// Begins with a server that has just started.
-    pub(crate) fn new(service: Arc<Service>, planning: Option<Arc<Board>>) -> Self {
+    pub(crate) fn new(service: Arc<Service>, planning: Option<Arc<PlanHistory>>) -> Self {
         let (left, advisors) = (Mutex::default(), Mutex::default());
         Self { service, left, advisors, planning, started: SystemTime::now() }
     }
@@ -62,7 +62,7 @@ impl Monitor {
     }
 
     /// What planning has done, where there is any.
-    pub fn planning(&self) -> Option<&Board> {
+    pub fn planning(&self) -> Option<&PlanHistory> {
         self.planning.as_deref()
     }
 

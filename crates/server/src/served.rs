@@ -17,7 +17,7 @@ use tokio::time::timeout_at;
 use self::row::{Row, Waiting};
 use crate::inference::{Answer, Call, InferError, Shed};
 use crate::metrics::{ModelMetrics, Outcome};
-use crate::profiler::online::{Sample, Subject};
+use crate::profiler::online::{OnlineProfile, Sample};
 
 /// A version of a model that is being served. Whoever holds it can finish what it has begun, though the
 /// model be reloaded or unloaded meanwhile.
@@ -40,7 +40,7 @@ pub struct Served {
     pub(crate) metrics: Arc<ModelMetrics>,
     pub(crate) place: Arc<Place>,
     /// What is known, and learned, of its requests. Shared with the same version in other pools.
-    subject: Arc<Subject>,
+    online: Arc<OnlineProfile>,
     /// Closed when the last request has left. Shared with the same version in the pools where it was before.
     gone: Arc<watch::Sender<()>>,
 }
@@ -74,7 +74,7 @@ impl Served {
         memory: u64,
         metrics: Arc<ModelMetrics>,
         place: Place,
-        subject: Arc<Subject>,
+        online: Arc<OnlineProfile>,
     ) -> Self {
         let gone = Arc::new(watch::Sender::new(()));
         Self {
@@ -87,7 +87,7 @@ impl Served {
             memory,
             metrics,
             place: Arc::new(place),
-            subject,
+            online,
             gone,
         }
     }
@@ -104,7 +104,7 @@ impl Served {
             memory: self.memory,
             metrics: self.metrics.clone(),
             place: Arc::new(self.place.another_in(pool, &self.name)?),
-            subject: self.subject.clone(),
+            online: self.online.clone(),
             gone: self.gone.clone(),
         })
     }
@@ -152,8 +152,8 @@ impl Served {
     }
 
     /// What is known, and learned, of its requests.
-    pub(crate) fn subject(&self) -> &Subject {
-        &self.subject
+    pub(crate) fn online(&self) -> &OnlineProfile {
+        &self.online
     }
 
     /// What is counted of it.
@@ -172,11 +172,11 @@ impl Served {
             return Err(InferError::Invalid("the timeout is too long".to_owned()));
         };
         let length = self.signature.length_of(&inputs);
-        let kind = self.subject.kinds().of(application, length);
+        let kind = self.online.kinds().of(application, length);
         if let Some(length) = length {
             self.check_length(length, span(wait))?;
         }
-        count.sample = self.subject.sample(&self.place, kind, &inputs, rows);
+        count.sample = self.online.sample(&self.place, kind, &inputs, rows);
         let pool = self.place.pool();
         let came = pool.clock().time(arrival);
         let deadline = pool.clock().time(due) - reserve(span(wait), pool.margin());
@@ -208,7 +208,7 @@ impl Served {
     /// Whether a request of this length can be in time, as far as that is known: what is longer than anything that was measured is
     /// judged by how requests grow.
     fn check_length(&self, length: usize, wait: Span) -> Result<(), InferError> {
-        let Some(lengths) = self.subject.kinds().lengths() else { return Ok(()) };
+        let Some(lengths) = self.online.kinds().lengths() else { return Ok(()) };
         if length <= lengths.longest() {
             return Ok(());
         }

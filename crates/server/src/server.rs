@@ -237,8 +237,8 @@ pub(crate) async fn serve(
         .planning
         .zip(limits)
         .map(|(settings, limits)| Planning::new(service.clone(), settings, limits, clock));
-    let board = planning.as_ref().map(Planning::board);
-    let monitor = Arc::new(Monitor::new(service.clone(), board));
+    let history = planning.as_ref().map(Planning::history);
+    let monitor = Arc::new(Monitor::new(service.clone(), history));
 
     let state = Arc::new(Frontend::new(service.clone(), config.limits, config.log));
     let (stop, stopped) = tokio::sync::watch::channel(());

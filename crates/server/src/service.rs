@@ -25,7 +25,7 @@ pub struct Service {
     /// What became of each model that was ever loaded, for the index.
     states: Mutex<BTreeMap<String, State>>,
     /// Loads and unloads take turns, so that two of one model cannot mix.
-    turn: tokio::sync::Mutex<()>,
+    loads: tokio::sync::Mutex<()>,
     started: AtomicBool,
     draining: AtomicBool,
 }
@@ -61,7 +61,7 @@ impl Service {
             loader: Arc::new(loader),
             registry: Registry::default(),
             states: Mutex::default(),
-            turn: tokio::sync::Mutex::default(),
+            loads: tokio::sync::Mutex::default(),
             started: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         }
@@ -113,7 +113,7 @@ impl Service {
         let service = self.clone();
         // A task of its own: a client that goes away must not leave half a cut behind.
         let recut = tokio::spawn(async move {
-            let _turn = service.take_turn().await;
+            let _lock = service.lock_loads().await;
             let held = service.clone();
             let recut = tokio::task::spawn_blocking(move || match held.gpus() {
                 Some(gpus) => gpus.recut(gpu, &percents, by),
@@ -133,8 +133,8 @@ impl Service {
     }
 
     /// Nobody loads or unloads a model while this is held.
-    pub(crate) async fn take_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.turn.lock().await
+    pub(crate) async fn lock_loads(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.loads.lock().await
     }
 
     /// Whether all models that should be served are, and the server is not draining.
@@ -224,16 +224,16 @@ impl Service {
     pub async fn load(self: &Arc<Self>, name: &str, files: LoadOverride) -> Result<(), InferError> {
         let (service, name) = (self.clone(), name.to_owned());
         // A task of its own: a client that goes away must not leave half a load behind.
-        let load = tokio::spawn(async move { service.load_in_turn(&name, files).await });
+        let load = tokio::spawn(async move { service.load_alone(&name, files).await });
         load.await.unwrap_or_else(|error| Err(InferError::Internal(error.to_string())))
     }
 
-    async fn load_in_turn(
+    async fn load_alone(
         self: &Arc<Self>,
         name: &str,
         files: LoadOverride,
     ) -> Result<(), InferError> {
-        let _turn = self.turn.lock().await;
+        let _lock = self.loads.lock().await;
         let before = self.registry.get(name, "").is_ok();
         if !before {
             self.set_state(name, State::Loading);
@@ -271,12 +271,12 @@ impl Service {
     /// Stops serving a model. Returns when its last request has left.
     pub async fn unload(self: &Arc<Self>, name: &str) -> Result<(), InferError> {
         let (service, name) = (self.clone(), name.to_owned());
-        let unload = tokio::spawn(async move { service.unload_in_turn(&name).await });
+        let unload = tokio::spawn(async move { service.unload_alone(&name).await });
         unload.await.unwrap_or_else(|error| Err(InferError::Internal(error.to_string())))
     }
 
-    async fn unload_in_turn(&self, name: &str) -> Result<(), InferError> {
-        let _turn = self.turn.lock().await;
+    async fn unload_alone(&self, name: &str) -> Result<(), InferError> {
+        let _lock = self.loads.lock().await;
         let before = self.registry.set(name, Versions::new());
         if before.is_empty() {
             let known = self.states.lock().expect("nothing panics with it").contains_key(name);

@@ -9,7 +9,7 @@ use fermata_engine::{Ended, EngineError, Inputs, Outputs, Running, Session};
 use super::super::*;
 use super::net::{Net, serve};
 
-/// A request with this in it is the end of whatever runs it.
+/// A request with this value breaks the executor that runs it.
 pub(super) const POISON: u8 = 255;
 
 /// A batch that a device was given. It is lost where this is dropped.
@@ -69,7 +69,8 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Room for four executors. Each can be given its next batch long before the one it runs is done.
+    /// Room for four executors. Each can be given its next batch long before the one it runs is
+    /// done.
     pub(super) fn new(executors: usize) -> Self {
         let (told, broken) = crossbeam_channel::unbounded();
         let on_lost: Arc<OnLost> = Arc::new(move |origin| told.send(origin).unwrap());

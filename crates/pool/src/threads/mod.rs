@@ -1,7 +1,8 @@
 //! A pool's dispatcher on threads: some have the models, and one ranks what they have ready.
 //!
-//! Model `m` is the `m % N`-th thread's, which has its requests and hands its batches to the executors. What passes
-//! between these threads and the rank thread is `fermata-scheduler`'s; here are the channels into them, and their end.
+//! Model `m` is the `m % N`-th thread's, which has its requests and hands its batches to the
+//! executors. What passes between these threads and the rank thread is `fermata-scheduler`'s; here
+//! are the channels into them, and their end.
 
 mod model;
 mod rank;
@@ -21,12 +22,13 @@ use self::model::ModelThread;
 use self::rank::{RankThread, Report};
 use crate::CLASS;
 use crate::clock::Clock;
+use crate::effects::Effects;
 use crate::ids::Ids;
 use crate::margin::{LATE_MIN, Learner};
 use crate::message::{Message, Work};
-use crate::tray::Tray;
 
-/// How many models there is room for: what lies between the threads has a place for each from the start.
+/// How many models there is room for: what lies between the threads has a place for each from the
+/// start.
 pub(crate) const MODELS_MAX: usize = 4096;
 
 /// The ways into a pool's threads.
@@ -42,7 +44,8 @@ struct Door<T> {
 }
 
 impl<T> Door<T> {
-    /// Leaves something, and wakes the thread if it sleeps. Where the thread has ended it is dropped.
+    /// Leaves something, and wakes the thread if it sleeps. Where the thread has ended it is
+    /// dropped.
     fn send(&self, message: T) {
         let _ = self.sender.send(message);
         self.bell.ring();
@@ -66,7 +69,7 @@ impl Threads {
             | Message::Respec { model, .. }
             | Message::Respread { model, .. } => self.of(model).send(message),
             Message::Ran(ran) => {
-                // The rank thread first: it may have somebody waiting for the executor.
+                // The rank thread first: a batch may be waiting for the executor.
                 let (executor, overrun, size) = (ran.executor, ran.overrun, ran.size);
                 self.rank.send(Report::Done { executor, overrun, size });
                 self.of(ran.model).send(message);
@@ -89,8 +92,8 @@ impl fmt::Debug for Threads {
     }
 }
 
-/// When the threads of the models end: all together. One that has nothing left may still be promised an executor, and
-/// until it gives that back, another that drains would miss it.
+/// When the threads of the models end: all together. One that has nothing left may still be
+/// promised an executor, and until it gives that back, another that drains would miss it.
 struct Closing {
     /// How many have requests left, or were not stopped.
     working: AtomicUsize,
@@ -110,13 +113,13 @@ impl Closing {
     }
 }
 
-/// Starts so many threads for the models of a pool, and one that ranks.
+/// Starts `count` threads for the models of a pool, and one that ranks.
 pub(crate) fn start(
     pool: &str,
     rules: Rules,
     count: usize,
     clock: Clock,
-    hands: &[Sender<Work>],
+    senders: &[Sender<Work>],
     ids: &Arc<Ids>,
     learner: Learner,
 ) -> io::Result<(Arc<Threads>, Vec<JoinHandle<()>>)> {
@@ -132,20 +135,21 @@ pub(crate) fn start(
             shards: count,
             models: MODELS_MAX.div_ceil(count),
             classes: 1,
-            executors: hands.len(),
+            executors: senders.len(),
         };
         let (end, hub_end) = link(&room, bell.clone(), rank.bell.clone());
         ends.push(hub_end);
         let (sender, inbox) = crossbeam_channel::unbounded();
         models.push(Door { sender, bell: bell.clone() });
-        let tray = Tray::new(hands.to_vec(), ids.clone(), Arc::default());
+        let effects = Effects::new(senders.to_vec(), ids.clone(), Arc::default());
         let (rank, closing) = (rank.clone(), closing.clone());
-        let thread = ModelThread::new(&room, rules, end, inbox, bell, tray, rank, closing, clock);
+        let thread =
+            ModelThread::new(&room, rules, end, inbox, bell, effects, rank, closing, clock);
         handles.push(spawn(format!("{pool}-m{index}"), move || thread.drive())?);
     }
     let mut hub = Hub::new(Network::default());
     hub.set_slack(LATE_MIN);
-    for executor in (0..hands.len() as u32).map(ExecutorId) {
+    for executor in (0..senders.len() as u32).map(ExecutorId) {
         hub.join(clock.now(), executor, CLASS);
     }
     let side = RankSide::new(hub, ends);

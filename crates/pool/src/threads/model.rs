@@ -11,12 +11,13 @@ use fermata_scheduler::{Bell, Room, ShardEnd};
 use super::rank::Report;
 use super::{Closing, Door};
 use crate::clock::Clock;
+use crate::effects::Effects;
 use crate::margin::Lateness;
 use crate::message::Message;
-use crate::tray::Tray;
 
-/// A turn takes no more messages than this: promises and timers must not wait for a stream of them.
-const TURN: usize = 64;
+/// One step takes at most this many messages: promises and timers must not wait for a stream of
+/// messages.
+const MESSAGES_OF_STEP: usize = 64;
 
 pub(super) struct ModelThread {
     index: usize,
@@ -24,7 +25,7 @@ pub(super) struct ModelThread {
     end: ShardEnd,
     inbox: Receiver<Message>,
     bell: Arc<Bell>,
-    tray: Tray,
+    effects: Effects,
     actions: Actions,
     rank: Door<Report>,
     closing: Arc<Closing>,
@@ -45,7 +46,7 @@ impl ModelThread {
         end: ShardEnd,
         inbox: Receiver<Message>,
         bell: Arc<Bell>,
-        tray: Tray,
+        effects: Effects,
         rank: Door<Report>,
         closing: Arc<Closing>,
         clock: Clock,
@@ -56,7 +57,7 @@ impl ModelThread {
             end,
             inbox,
             bell,
-            tray,
+            effects,
             actions: Actions::default(),
             rank,
             closing,
@@ -70,8 +71,8 @@ impl ModelThread {
     pub(super) fn drive(mut self) {
         be_punctual();
         while !self.closing.is_over() {
-            let busy = self.turn();
-            if !self.left && self.tray.is_done() {
+            let busy = self.step();
+            if !self.left && self.effects.is_done() {
                 self.left = true;
                 self.closing.leave();
             } else if !busy {
@@ -82,13 +83,13 @@ impl ModelThread {
     }
 
     /// Takes what has come, and does what is due. False, if there was nothing.
-    fn turn(&mut self) -> bool {
+    fn step(&mut self) -> bool {
         if let Some(signal) = self.end.new_signal() {
             self.shard.set_signal(signal);
         }
         let now = self.clock.now();
         let mut busy = false;
-        for _ in 0..TURN {
+        for _ in 0..MESSAGES_OF_STEP {
             let Ok(message) = self.inbox.try_recv() else { break };
             busy = true;
             self.receive(now, message);
@@ -102,8 +103,9 @@ impl ModelThread {
             self.shard.wake(now, &mut self.actions, &mut self.end);
         }
         if busy {
-            // The hub was told of every batch before an executor can be done with it: the news are on their way.
-            self.tray.perform(&mut self.actions);
+            // The hub was told of every batch before an executor can be done with it: the news are
+            // on their way.
+            self.effects.perform(&mut self.actions);
             self.end.ring();
         }
         busy
@@ -115,43 +117,43 @@ impl ModelThread {
             Message::Arrive { model, ticket } => {
                 let (deadline, id, kind) = (ticket.deadline, ticket.id, ticket.kind);
                 let request = Request { deadline, id, arrival: now, kind };
-                self.tray.keep(ticket);
+                self.effects.keep(ticket);
                 self.shard.arrive(now, model, request, actions, end);
             }
             Message::Ran(ran) => {
-                if let Some(spec) = self.tray.ran(now, &ran) {
+                if let Some(spec) = self.effects.ran(now, &ran) {
                     self.shard.set_profile(now, ran.model, &spec, end);
                 }
             }
             Message::Cancel { model, request, deadline } => {
-                if self.tray.has(request) {
+                if self.effects.has(request) {
                     self.shard.cancel(now, model, (deadline, request), actions, end);
                 }
             }
             Message::Add { model, spec, sessions, profiles, reply, .. } => {
                 self.shard.add(now, model, &spec, end);
-                self.tray.install(model, spec, sessions, profiles);
-                // Whoever asked for it waits.
+                self.effects.install(model, spec, sessions, profiles);
+                // The thread that adds the model waits for it.
                 let _ = reply.send(());
             }
             Message::Remove { model } => {
                 self.shard.remove(model, actions, end);
-                self.tray.uninstall(model);
+                self.effects.uninstall(model);
             }
             Message::Respec { model, spec } => {
-                if let Some(spec) = self.tray.respec(model, &spec) {
+                if let Some(spec) = self.effects.respec(model, &spec) {
                     self.shard.set_profile(now, model, &spec, end);
                 }
             }
             Message::Respread { model, spread } => {
-                if let Some(spec) = self.tray.respread(model, spread) {
+                if let Some(spec) = self.effects.respread(model, spread) {
                     self.shard.set_profile(now, model, &spec, end);
                 }
             }
             Message::Join { .. } | Message::Leave { .. } | Message::Lost { .. } => {
                 unreachable!("a pool on threads keeps the executors that it began with")
             }
-            Message::Stop => self.tray.stop(),
+            Message::Stop => self.effects.stop(),
         }
     }
 

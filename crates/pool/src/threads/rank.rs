@@ -10,11 +10,11 @@ use fermata_scheduler::{Bell, Executors, RankSide};
 use crate::clock::Clock;
 use crate::margin::{LATE_MIN, Learner};
 
-/// What the rank thread is told, beside what comes through the links.
+/// What the rank thread is told, apart from what comes through the links.
 pub(super) enum Report {
-    /// An executor finished a batch, so much later than planned.
+    /// An executor finished a batch; `overrun` is how much later than planned.
     Done { executor: ExecutorId, overrun: Span, size: usize },
-    /// A thread of models is woken so much too late.
+    /// A thread of models is woken this much too late.
     Late { index: usize, by: Span },
     /// A thread of models has ended.
     Ended,
@@ -28,7 +28,7 @@ pub(super) struct RankThread {
 }
 
 impl RankThread {
-    /// For so many threads of models.
+    /// Ranks for this number of threads of models.
     pub(super) fn new(
         side: RankSide,
         inbox: Receiver<Report>,
@@ -42,7 +42,8 @@ impl RankThread {
         Self { side, reports, bell, clock }
     }
 
-    /// Runs until the threads of models have ended: as long as there is one, it may wait for this one.
+    /// Runs until the threads of models have ended: as long as there is one, it may wait for this
+    /// one.
     pub(super) fn drive(mut self) {
         be_punctual();
         loop {

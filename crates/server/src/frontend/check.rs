@@ -30,7 +30,7 @@ pub(crate) struct Model<'a> {
 impl<'a> From<&'a Served> for Model<'a> {
     fn from(served: &'a Served) -> Self {
         let Served { name, signature, labels, .. } = served;
-        Self { name, signature, labels, tags: served.subject().kinds().tags() }
+        Self { name, signature, labels, tags: served.online().kinds().tags() }
     }
 }
 

@@ -179,8 +179,8 @@ fn busy_s(pool: &Pool) -> Vec<f64> {
 
 impl PlanStatus {
     fn of(monitor: &Monitor) -> Option<Self> {
-        let (board, fleet) = (monitor.planning()?, monitor.service().fleet());
-        let last = board.last().map(|last| LastPlan {
+        let (history, fleet) = (monitor.planning()?, monitor.service().fleet());
+        let last = history.last().map(|last| LastPlan {
             age_s: last.at.elapsed().unwrap_or_default().as_secs_f64(),
             why: last.why.clone(),
             gpus: last.asked,
@@ -203,8 +203,8 @@ impl PlanStatus {
                 .collect(),
         });
         Some(Self {
-            plans: board.plans(),
-            moves: board.moves(),
+            plans: history.plans(),
+            moves: history.moves(),
             gpus: fleet.executors(),
             gpus_limit: fleet.limits()?.gpus,
             last,

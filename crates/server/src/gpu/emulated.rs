@@ -23,12 +23,12 @@ pub(crate) struct EmulatedSeat {
     /// It makes nothing ready.
     pub(crate) refuses_ready: AtomicBool,
     /// What all seats of its GPU were told of shares, in order.
-    pub(crate) told: Arc<Mutex<Vec<Told>>>,
+    pub(crate) told: Arc<Mutex<Vec<Asked>>>,
 }
 
 /// What a seat was told of a share of so many multiprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Asked {
     Prepare(u32),
     Take(u32),
 }
@@ -57,7 +57,7 @@ impl EmulatedSeat {
             multiprocessors: 100,
             step: 1,
         };
-        let told: Arc<Mutex<Vec<Told>>> = Arc::default();
+        let told: Arc<Mutex<Vec<Asked>>> = Arc::default();
         let seat = |_| {
             let state =
                 State { multiprocessors: 100, life: Some(0), lives: 1, free: Instant::now() };
@@ -139,7 +139,7 @@ impl Seat for EmulatedSeat {
             return Err(EngineError::Run("not now".to_owned()));
         }
         self.device.state.lock().unwrap().life.ok_or_else(lost)?;
-        self.told.lock().unwrap().push(Told::Prepare(cut.multiprocessors()[part]));
+        self.told.lock().unwrap().push(Asked::Prepare(cut.multiprocessors()[part]));
         Ok(())
     }
 
@@ -150,7 +150,7 @@ impl Seat for EmulatedSeat {
         let mut state = self.device.state.lock().unwrap();
         state.life.ok_or_else(lost)?;
         state.multiprocessors = cut.multiprocessors()[part];
-        self.told.lock().unwrap().push(Told::Take(state.multiprocessors));
+        self.told.lock().unwrap().push(Asked::Take(state.multiprocessors));
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use fermata_pool::{MakeSession, Place, PlaceError};
 use super::classes::Share;
 use super::model::OnGpus;
 use super::{By, Gpus};
-use crate::kinds::Told;
+use crate::kinds::KindRule;
 use crate::profiler::{Known, Planned, followed, shortest_of};
 use crate::repository::{ModelEntry, RepositoryError, Resolved};
 
@@ -55,9 +55,9 @@ impl Gpus {
         resolve: impl FnOnce(&Signature) -> Result<Resolved, RepositoryError>,
     ) -> Result<OnGpu, LoadError> {
         let first = self.first_seat()?;
-        let read = self.stations[first].seat.load(&source)?;
+        let read = self.seats[first].seat.load(&source)?;
         let resolved = resolve(read.signature()).map_err(LoadError::Repository)?;
-        let model = OnGpus::new(entry, source, &resolved, self.stations.clone());
+        let model = OnGpus::new(entry, source, &resolved, self.seats.clone());
         model.adopt(first, read.session(&resolved.signature)?);
         drop(read);
         let known = self.measure(&model)?;
@@ -66,7 +66,7 @@ impl Gpus {
         // A seat that comes back while this goes on makes it ready by itself.
         self.models.lock().expect("nothing panics with it").push(Arc::downgrade(&model));
         self.prepare(&model)?;
-        let spec = Arc::new(model.spec(&self.board().classes_in_use(None)));
+        let spec = Arc::new(model.spec(&self.cuts().classes_in_use(None)));
         Ok(OnGpu { resolved, known, spec, model })
     }
 
@@ -96,12 +96,11 @@ impl Gpus {
     fn first_seat(&self) -> Result<usize, EngineError> {
         let began = Instant::now();
         loop {
-            let all_up = self.stations.iter().all(super::Station::is_up);
+            let all_up = self.seats.iter().all(super::SupervisedSeat::is_up);
             if all_up || began.elapsed() > PATIENCE {
-                let usable =
-                    |&seat: &usize| self.stations[seat].is_up() && self.part(seat).is_some();
+                let usable = |&seat: &usize| self.seats[seat].is_up() && self.part(seat).is_some();
                 let none = || EngineError::Lost("no seat of any GPU is up".to_owned());
-                return (0..self.stations.len()).find(usable).ok_or_else(none);
+                return (0..self.seats.len()).find(usable).ok_or_else(none);
             }
             thread::sleep(LOOK);
         }
@@ -109,17 +108,17 @@ impl Gpus {
 
     /// Measures a model once on each share that there is. What is known on the first is what is learned from.
     fn measure(&self, model: &OnGpus) -> Result<Known, EngineError> {
-        let classes = self.board().classes_in_use(None);
+        let classes = self.cuts().classes_in_use(None);
         let mut first = None;
         for (class, share) in classes.iter().enumerate() {
             let Some((_, share)) = share else { continue };
             let has_it = |seat: &usize| {
-                self.stations[*seat].is_up()
+                self.seats[*seat].is_up()
                     && self.part(*seat).is_some_and(|part| part.class.index() == class)
             };
-            let Some(seat) = (0..self.stations.len()).find(has_it) else { continue };
+            let Some(seat) = (0..self.seats.len()).find(has_it) else { continue };
             let known = model.measure(seat, share)?;
-            let by_length = matches!(known.told, Told::ByLength(_));
+            let by_length = matches!(known.rule, KindRule::ByLength(_));
             if !by_length && first.is_none() {
                 model.find_kept(seat)?;
             }
@@ -138,15 +137,14 @@ impl Gpus {
             shortest_of(&model.spec(classes)).is_none_or(|shortest| shortest > model.slo())
         };
         let by_plan: Vec<_> = {
-            let board = self.board();
-            let cards = board.gpus.iter();
+            let cuts = self.cuts();
+            let cards = cuts.gpus.iter();
             let cards = cards.filter(|card| card.by == By::Plan && !card.cut.is_whole());
             cards.map(|card| card.gpu.clone()).collect()
         };
         for gpu in by_plan {
             let whole = Share::of(&gpu, gpu.multiprocessors);
-            if !is_slow(&self.board().classes_in_use(None))
-                || is_slow(&[Some((gpu.clone(), whole))])
+            if !is_slow(&self.cuts().classes_in_use(None)) || is_slow(&[Some((gpu.clone(), whole))])
             {
                 continue;
             }
@@ -162,7 +160,7 @@ impl Gpus {
 
     /// A session on every seat, in which every size has run; on all at once, since each computes by itself.
     fn prepare(&self, model: &OnGpus) -> Result<(), EngineError> {
-        let seats = (0..self.stations.len()).filter(|&seat| self.stations[seat].is_up());
+        let seats = (0..self.seats.len()).filter(|&seat| self.seats[seat].is_up());
         let made: Vec<Result<_, EngineError>> = thread::scope(|scope| {
             let threads: Vec<_> =
                 seats.map(|seat| scope.spawn(move || model.session(seat))).collect();

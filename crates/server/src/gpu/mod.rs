@@ -15,7 +15,7 @@ mod recut;
 mod repair;
 mod report;
 mod site;
-mod station;
+mod supervised;
 #[cfg(test)]
 mod tests;
 
@@ -40,7 +40,7 @@ pub(crate) use model::OnGpus;
 pub use recut::{Recut, RecutError};
 pub use report::{By, GpuReport, ShareReport};
 pub(crate) use site::Site;
-use station::Station;
+use supervised::SupervisedSeat;
 
 /// From the decision to the seat, a message to another process, and the way of the news that a batch has ended: both are waited for by threads
 /// that must be woken. Batches are granted so much before the one ahead of them ends, and what their inputs take on the way, so that they are there
@@ -70,10 +70,10 @@ pub struct GpuSetup {
 pub struct Gpus {
     pool: Arc<Pool>,
     /// The seats of all GPUs, those of one together.
-    stations: Arc<[Station]>,
+    seats: Arc<[SupervisedSeat]>,
     /// Who cuts a GPU anew or brings a seat back has this, so that two cannot mix.
-    turn: Mutex<()>,
-    board: Mutex<Board>,
+    changes: Mutex<()>,
+    cuts: Mutex<CutTable>,
     /// Those that every seat must be able to run.
     models: Mutex<Vec<Weak<OnGpus>>>,
     stopping: AtomicBool,
@@ -82,7 +82,7 @@ pub struct Gpus {
 
 /// Who has which share. Held for moments only.
 #[derive(Debug, Default)]
-struct Board {
+struct CutTable {
     classes: Classes,
     gpus: Vec<Card>,
 }
@@ -172,33 +172,33 @@ impl Gpus {
         start: impl FnOnce(usize, Network, Arc<OnLost>) -> io::Result<Arc<Pool>>,
     ) -> Result<Arc<Self>, GpuError> {
         let by = if setup.plan.is_some() { By::Plan } else { By::Hand };
-        let mut board = Board::default();
-        let mut stations = Vec::new();
+        let mut cuts = CutTable::default();
+        let mut supervised = Vec::new();
         for seats in setup.seats {
             let gpu = seats.first().ok_or(GpuError::Empty)?.gpu().clone();
             let cut = check(&gpu, seats.len(), &setup.shares)?;
-            let parts = board.parts(&gpu, seats.len(), &cut);
-            let first = stations.len();
-            stations.extend(seats.into_iter().map(Station::new));
+            let parts = cuts.parts(&gpu, seats.len(), &cut);
+            let first = supervised.len();
+            supervised.extend(seats.into_iter().map(SupervisedSeat::new));
             let memory = Memory { used: 0, total: gpu.memory };
-            let seats = first..stations.len();
-            board.gpus.push(Card { gpu, seats, cut, by, parts, memory, last_recut: None });
+            let seats = first..supervised.len();
+            cuts.gpus.push(Card { gpu, seats, cut, by, parts, memory, last_recut: None });
         }
-        if stations.is_empty() {
+        if supervised.is_empty() {
             return Err(GpuError::Empty);
         }
         let (lost, told) = crossbeam_channel::unbounded();
-        let pool = start(EXECUTORS_OF_SEAT * stations.len(), NETWORK, on_lost(lost))?;
+        let pool = start(EXECUTORS_OF_SEAT * supervised.len(), NETWORK, on_lost(lost))?;
         let gpus = Arc::new(Self {
             pool,
-            stations: stations.into(),
-            turn: Mutex::default(),
-            board: Mutex::new(board),
+            seats: supervised.into(),
+            changes: Mutex::default(),
+            cuts: Mutex::new(cuts),
             models: Mutex::default(),
             stopping: AtomicBool::new(false),
             recuts: AtomicU64::new(0),
         });
-        for seat in 0..gpus.stations.len() {
+        for seat in 0..gpus.seats.len() {
             let Some(part) = gpus.part(seat) else { continue };
             gpus.take_part(seat, &part).map_err(|reason| {
                 let (gpu, seat) = gpus.named(seat);
@@ -206,7 +206,7 @@ impl Gpus {
             })?;
         }
         repair::start(&gpus, told)?;
-        for card in &gpus.board().gpus {
+        for card in &gpus.cuts().gpus {
             let (gpu, seats) = (card.gpu.index, card.seats.len());
             tracing::info!(gpu, name = card.gpu.name, seats, shares = %card.cut, "is served on");
         }
@@ -230,8 +230,8 @@ impl Gpus {
 
     /// Ends all seats, once nothing runs there any more.
     pub(crate) fn close(&self) {
-        let _turn = self.take_turn();
-        self.stations.iter().for_each(|station| station.seat.close());
+        let _lock = self.lock_changes();
+        self.seats.iter().for_each(|supervised| supervised.seat.close());
     }
 
     /// Sets a seat's share and makes an executor of it; the executors that it was leave. The seat's part must be known to dispatch already.
@@ -240,7 +240,7 @@ impl Gpus {
     /// smaller one, and not the other way round.
     fn take_part(&self, seat: usize, part: &Part) -> Result<(), PartError> {
         let there = self.executors_of(seat);
-        let set = || self.stations[seat].seat.set_share(&part.cut, part.number);
+        let set = || self.seats[seat].seat.set_share(&part.cut, part.number);
         if there.iter().any(|&(_, class)| class == part.class) {
             return Ok(set()?);
         }
@@ -271,15 +271,15 @@ impl Gpus {
 
     /// The share that a seat has, or should have.
     fn part(&self, seat: usize) -> Option<Part> {
-        let board = self.board();
-        let card = board.gpus.iter().find(|card| card.seats.contains(&seat))?;
+        let cuts = self.cuts();
+        let card = cuts.gpus.iter().find(|card| card.seats.contains(&seat))?;
         card.parts[seat - card.seats.start].clone()
     }
 
     /// The GPU of a seat, and which of its seats it is.
     fn named(&self, seat: usize) -> (usize, usize) {
-        let board = self.board();
-        let card = board.gpus.iter().find(|card| card.seats.contains(&seat));
+        let cuts = self.cuts();
+        let card = cuts.gpus.iter().find(|card| card.seats.contains(&seat));
         card.map_or((0, seat), |card| (card.gpu.index, seat - card.seats.start))
     }
 
@@ -290,16 +290,16 @@ impl Gpus {
         models.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().expect("nothing panics with it")
+    fn cuts(&self) -> MutexGuard<'_, CutTable> {
+        self.cuts.lock().expect("nothing panics with it")
     }
 
-    fn take_turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().expect("nothing panics with it")
+    fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock().expect("nothing panics with it")
     }
 }
 
-impl Board {
+impl CutTable {
     /// A part for each seat, for as many as there are.
     fn parts(&mut self, gpu: &Gpu, seats: usize, cut: &Cut) -> Vec<Option<Part>> {
         let part = |number: usize| {
@@ -370,7 +370,7 @@ fn on_lost(lost: Sender<usize>) -> Arc<OnLost> {
 
 impl fmt::Debug for Gpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gpus").field("board", &self.board).finish_non_exhaustive()
+        f.debug_struct("Gpus").field("cuts", &self.cuts).finish_non_exhaustive()
     }
 }
 

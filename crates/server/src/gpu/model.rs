@@ -15,7 +15,7 @@ use fermata_engine::{
 
 use super::classes::Share;
 use super::estimate::estimate;
-use super::station::Station;
+use super::supervised::SupervisedSeat;
 use crate::profiler::{self, Cache, CacheKey, Options, Planned};
 use crate::repository::{ModelEntry, Resolved};
 use crate::served::Served;
@@ -28,7 +28,7 @@ pub(crate) struct OnGpus {
     signature: Signature,
     shapes: BTreeMap<String, Vec<i64>>,
     slo: Span,
-    stations: Arc<[Station]>,
+    seats: Arc<[SupervisedSeat]>,
     /// By seat.
     sessions: Vec<Mutex<Option<OfSeat>>>,
     known: Mutex<Knowledge>,
@@ -59,16 +59,16 @@ impl OnGpus {
         entry: &ModelEntry,
         source: Source,
         resolved: &Resolved,
-        stations: Arc<[Station]>,
+        seats: Arc<[SupervisedSeat]>,
     ) -> Self {
-        let sessions = stations.iter().map(|_| Mutex::default()).collect();
+        let sessions = seats.iter().map(|_| Mutex::default()).collect();
         Self {
             entry: entry.clone(),
             source,
             signature: resolved.signature.clone(),
             shapes: resolved.shapes.clone(),
             slo: resolved.slo,
-            stations,
+            seats,
             sessions,
             known: Mutex::default(),
             served: OnceLock::new(),
@@ -99,11 +99,11 @@ impl OnGpus {
     /// Its session on a seat, in which every size has run; made, if the seat has none or was started again since.
     pub(super) fn session(&self, seat: usize) -> Result<SeatSession, EngineError> {
         let mut slot = self.slot(seat);
-        let restarts = self.stations[seat].restarts();
+        let restarts = self.seats[seat].restarts();
         if slot.as_ref().is_none_or(|there| there.restarts != restarts) {
             // The memory of what is of no use goes first.
             *slot = None;
-            let model = self.stations[seat].seat.load(&self.source)?;
+            let model = self.seats[seat].seat.load(&self.source)?;
             let session = SeatSession::new(model.session(&self.signature)?);
             *slot = Some(OfSeat { restarts, session, warmed: 0 });
         }
@@ -118,7 +118,7 @@ impl OnGpus {
 
     /// Takes a session that somebody has made on a seat already.
     pub(super) fn adopt(&self, seat: usize, session: Box<dyn Session>) {
-        let (restarts, session) = (self.stations[seat].restarts(), SeatSession::new(session));
+        let (restarts, session) = (self.seats[seat].restarts(), SeatSession::new(session));
         *self.slot(seat) = Some(OfSeat { restarts, session, warmed: 0 });
     }
 
@@ -129,7 +129,7 @@ impl OnGpus {
         share: &Share,
     ) -> Result<profiler::Known, EngineError> {
         let mut session = self.session(seat)?;
-        let engine = self.stations[seat].seat.as_ref();
+        let engine = self.seats[seat].seat.as_ref();
         let known = profiler::cached_or_measured(
             engine,
             &self.source,
@@ -152,7 +152,7 @@ impl OnGpus {
 
     /// Notes where its measurements are kept, which takes a while for a large file.
     pub(super) fn find_kept(&self, seat: usize) -> Result<(), EngineError> {
-        let engine = self.stations[seat].seat.as_ref();
+        let engine = self.seats[seat].seat.as_ref();
         let options = Options { shapes: self.shapes.clone(), ..Options::default() };
         let key = CacheKey::of(engine, &self.source, &self.signature, &options)?;
         self.known().key = Some(key);

@@ -62,21 +62,21 @@ pub enum RecutError {
 impl Gpus {
     /// Cuts a GPU into shares of so many percent. Blocks until all of them serve.
     pub(crate) fn recut(&self, gpu: usize, percents: &[u32], by: By) -> Result<Recut, RecutError> {
-        let _turn = self.take_turn();
+        let _lock = self.lock_changes();
         let began = Instant::now();
         let (at, before, cut, after) = {
-            let mut board = self.board();
-            let at = board.gpus.iter().position(|card| card.gpu.index == gpu);
+            let mut cuts = self.cuts();
+            let at = cuts.gpus.iter().position(|card| card.gpu.index == gpu);
             let at = at.ok_or_else(|| {
                 let there: Vec<String> =
-                    board.gpus.iter().map(|card| card.gpu.index.to_string()).collect();
+                    cuts.gpus.iter().map(|card| card.gpu.index.to_string()).collect();
                 RecutError::Unknown { gpu, there: there.join(", ") }
             })?;
-            let card = &board.gpus[at];
+            let card = &cuts.gpus[at];
             let (described, seats, before) =
                 (card.gpu.clone(), card.seats.len(), card.parts.clone());
             let cut = check(&described, seats, percents)?;
-            let after = board.parts(&described, seats, &cut);
+            let after = cuts.parts(&described, seats, &cut);
             (at, before, cut, after)
         };
         self.check_speed(at, &after)?;
@@ -84,7 +84,7 @@ impl Gpus {
         if let Err(reason) = self.apply(at, &after) {
             // What was is better than a mixture, where it can be had back.
             let back = self.apply(at, &before);
-            let parts = self.board().gpus[at].parts.clone();
+            let parts = self.cuts().gpus[at].parts.clone();
             self.tell(at, &[&parts]);
             let reason = match back {
                 Ok(()) => reason,
@@ -96,10 +96,10 @@ impl Gpus {
         }
         let took = began.elapsed();
         self.tell(at, &[&after]);
-        let mut board = self.board();
-        let card = &mut board.gpus[at];
+        let mut cuts = self.cuts();
+        let card = &mut cuts.gpus[at];
         (card.cut, card.by, card.last_recut) = (cut.clone(), by, Some(took));
-        drop(board);
+        drop(cuts);
         self.recuts.fetch_add(1, super::Relaxed);
         let took_ms = took.as_secs_f64() * 1e3;
         tracing::info!(gpu, shares = %cut, took_ms, "was cut anew");
@@ -137,9 +137,9 @@ impl Gpus {
         at: usize,
         parts: &[&[Option<Part>]],
     ) -> Vec<Option<(fermata_engine::Gpu, super::Share)>> {
-        let board = self.board();
-        let mut classes = board.classes_in_use(Some(at));
-        let gpu = &board.gpus[at].gpu;
+        let cuts = self.cuts();
+        let mut classes = cuts.classes_in_use(Some(at));
+        let gpu = &cuts.gpus[at].gpu;
         for part in parts.iter().flat_map(|parts| parts.iter()).flatten() {
             let share = super::Share::of(gpu, part.multiprocessors());
             classes[part.class.index()] = Some((gpu.clone(), share));
@@ -150,7 +150,7 @@ impl Gpus {
     /// Gives each seat of a GPU its part. A seat that is broken takes it when it is back.
     fn apply(&self, at: usize, parts: &[Option<Part>]) -> Result<(), String> {
         let (seats, before) = {
-            let card = &self.board().gpus[at];
+            let card = &self.cuts().gpus[at];
             (card.seats.clone(), card.parts.clone())
         };
         let changes = parts.iter().enumerate().filter(|&(seat, part)| before[seat] != *part);
@@ -160,7 +160,7 @@ impl Gpus {
         self.make_ready(seats.start, &changes);
         for (seat, part) in changes {
             let number = seats.start + seat;
-            if self.stations[number].is_up() {
+            if self.seats[number].is_up() {
                 match self.take_part(number, part) {
                     Ok(()) => {}
                     Err(error) if error.is_lost() => {
@@ -169,10 +169,10 @@ impl Gpus {
                     Err(error) => return Err(format!("seat {seat}: {error}")),
                 }
             }
-            self.board().gpus[at].parts[seat] = Some(part.clone());
+            self.cuts().gpus[at].parts[seat] = Some(part.clone());
         }
         for seat in (0..parts.len()).filter(|&seat| parts[seat].is_none()) {
-            self.board().gpus[at].parts[seat] = None;
+            self.cuts().gpus[at].parts[seat] = None;
             for (executor, _) in self.executors_of(seats.start + seat) {
                 self.pool.leave(executor);
             }
@@ -184,10 +184,10 @@ impl Gpus {
     fn make_ready(&self, first: usize, changes: &[(usize, &Part)]) {
         thread::scope(|scope| {
             for &(seat, part) in changes {
-                let station = &self.stations[first + seat];
-                if station.is_up() {
+                let supervised = &self.seats[first + seat];
+                if supervised.is_up() {
                     let thread = thread::Builder::new().name(format!("ready-{seat}"));
-                    let prepare = || station.seat.prepare_share(&part.cut, part.number);
+                    let prepare = || supervised.seat.prepare_share(&part.cut, part.number);
                     // Without it, taking the part takes longer.
                     let _ = thread.spawn_scoped(scope, prepare);
                 }

@@ -36,12 +36,12 @@ fn watch(gpus: &Weak<Gpus>, lost: &Receiver<usize>) {
             Err(RecvTimeoutError::Disconnected) => return,
         };
         let Some(gpus) = gpus.upgrade().filter(|gpus| !gpus.stopping.load(Relaxed)) else { return };
-        for (seat, station) in gpus.stations.iter().enumerate() {
+        for (seat, supervised) in gpus.seats.iter().enumerate() {
             // What an executor tells may be of before the seat was started again: then it is another by now.
             let is_gone = told == Some(seat)
                 && gpus.part(seat).is_some()
                 && gpus.executors_of(seat).is_empty();
-            if (is_gone || station.seat.is_lost()) && station.set_down() {
+            if (is_gone || supervised.seat.is_lost()) && supervised.set_down() {
                 begin(&gpus, seat);
             }
         }
@@ -57,7 +57,7 @@ fn begin(gpus: &Arc<Gpus>, seat: usize) {
     if let Err(error) = started {
         tracing::error!(gpu, seat = number, %error, "no thread can start it again");
         // The next who looks tries again.
-        gpus.stations[seat].set_up();
+        gpus.seats[seat].set_up();
     }
 }
 
@@ -85,26 +85,26 @@ impl Gpus {
     }
 
     fn try_repair(&self, seat: usize) -> Result<(), String> {
-        let station = &self.stations[seat];
+        let supervised = &self.seats[seat];
         {
             // Nobody is to send batches there meanwhile. Mostly it is the pool that found out, and then it has gone already.
-            let _turn = self.take_turn();
+            let _lock = self.lock_changes();
             self.dismiss(seat);
         }
-        station.seat.restart().map_err(|error| error.to_string())?;
-        station.restarted();
+        supervised.seat.restart().map_err(|error| error.to_string())?;
+        supervised.restarted();
         for model in self.models() {
             let name = model.name();
             let session = model.session(seat);
             session.map_err(|error| format!("model '{name}' cannot be loaded there: {error}"))?;
         }
-        let _turn = self.take_turn();
+        let _lock = self.lock_changes();
         self.dismiss(seat);
         if let Some(part) = self.part(seat) {
             self.take_part(seat, &part).map_err(|error| error.to_string())?;
         }
         // In turn: who cuts its GPU anew gives it the next share, or leaves that to this.
-        station.set_up();
+        supervised.set_up();
         Ok(())
     }
 
@@ -119,14 +119,14 @@ impl Gpus {
 fn note_memory(gpus: &Weak<Gpus>) {
     loop {
         let Some(gpus) = gpus.upgrade().filter(|gpus| !gpus.stopping.load(Relaxed)) else { return };
-        let seats: Vec<_> = gpus.board().gpus.iter().map(|card| card.seats.clone()).collect();
+        let seats: Vec<_> = gpus.cuts().gpus.iter().map(|card| card.seats.clone()).collect();
         for (at, mut seats) in seats.into_iter().enumerate() {
             // Who cannot say leaves it as it was.
             let memory = seats
-                .find(|&seat| gpus.stations[seat].is_up())
-                .and_then(|seat| gpus.stations[seat].seat.memory().ok());
+                .find(|&seat| gpus.seats[seat].is_up())
+                .and_then(|seat| gpus.seats[seat].seat.memory().ok());
             if let Some(memory) = memory {
-                gpus.board().gpus[at].memory = memory;
+                gpus.cuts().gpus[at].memory = memory;
             }
         }
         drop(gpus);

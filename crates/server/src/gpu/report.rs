@@ -58,9 +58,9 @@ impl Gpus {
     /// All GPUs, by number.
     pub fn report(&self) -> Vec<GpuReport> {
         let executors = self.pool.executors_list();
-        let board = self.board();
-        let cards = board.gpus.iter().map(|card| {
-            let restarts = |seat: usize| self.stations[card.seats.start + seat].restarts();
+        let cuts = self.cuts();
+        let cards = cuts.gpus.iter().map(|card| {
+            let restarts = |seat: usize| self.seats[card.seats.start + seat].restarts();
             let shares = card.parts.iter().enumerate().filter_map(|(seat, part)| {
                 let part = part.as_ref()?;
                 let origin = card.seats.start + seat;

@@ -22,8 +22,8 @@ impl Site {
 impl Gpus {
     /// All GPUs, by number.
     pub(crate) fn sites(&self) -> Vec<Site> {
-        let board = self.board();
-        let sites = board.gpus.iter().map(|card| Site {
+        let cuts = self.cuts();
+        let sites = cuts.gpus.iter().map(|card| Site {
             gpu: card.gpu.clone(),
             seats: card.seats.len(),
             cut: card.cut.clone(),
@@ -33,7 +33,7 @@ impl Gpus {
 
     /// How a GPU is cut.
     pub(crate) fn cut_of(&self, gpu: usize) -> Option<Cut> {
-        let board = self.board();
-        board.gpus.iter().find(|card| card.gpu.index == gpu).map(|card| card.cut.clone())
+        let cuts = self.cuts();
+        cuts.gpus.iter().find(|card| card.gpu.index == gpu).map(|card| card.cut.clone())
     }
 }

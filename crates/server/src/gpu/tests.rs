@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::emulated::{EmulatedSeat, Told};
+use super::emulated::{Asked, EmulatedSeat};
 use super::*;
 use crate::control::Control;
 use crate::frontend::{Limits, LogControl};
@@ -275,16 +275,16 @@ async fn all_seats_make_ready_before_the_first_of_them_changes_over() {
     let all = told();
     let (ready, take) = all.split_at(3);
     // Those that have none first.
-    assert_eq!(take, [Told::Take(30), Told::Take(50), Told::Take(20)]);
+    assert_eq!(take, [Asked::Take(30), Asked::Take(50), Asked::Take(20)]);
     for count in [20, 30, 50] {
-        assert!(ready.contains(&Told::Prepare(count)), "{all:?}");
+        assert!(ready.contains(&Asked::Prepare(count)), "{all:?}");
     }
     // One that cannot is given its share all the same.
     bed.seats[1].refuses_ready.store(true, SeqCst);
     let (status, recut) = bed.recut(&[40, 60]).await;
     assert_eq!(status, 200, "{recut}");
     let all = told();
-    assert_eq!(all, [Told::Prepare(40), Told::Take(40), Told::Take(60)]);
+    assert_eq!(all, [Asked::Prepare(40), Asked::Take(40), Asked::Take(60)]);
     bed.stop().await;
 }
 

@@ -16,7 +16,7 @@ pub(crate) use tags::{HEADER, PARAMETER, Tags};
 /// How the requests of one model are told apart.
 #[derive(Debug)]
 pub(crate) struct Kinds {
-    told: Told,
+    rule: KindRule,
     /// The applications that have asked; counted however requests are told apart.
     tags: Tags,
     /// Requests that came, by kind.
@@ -25,7 +25,7 @@ pub(crate) struct Kinds {
 
 /// What tells requests apart.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum KindRule {
     /// Nothing: all run alike.
     Alike,
     /// Who asks.
@@ -34,21 +34,21 @@ pub(crate) enum Told {
     ByLength(Lengths),
 }
 
-impl Told {
+impl KindRule {
     /// So many kinds there are where applications are told apart: those that do not say are one.
     pub(crate) const APPLICATIONS: usize = 1 + tags::MOST;
 }
 
 impl Kinds {
     /// Nobody has asked yet.
-    pub(crate) fn new(told: Told) -> Self {
-        let kinds = match &told {
-            Told::Alike => 1,
-            Told::ByApplication => Told::APPLICATIONS,
-            Told::ByLength(lengths) => lengths.count(),
+    pub(crate) fn new(rule: KindRule) -> Self {
+        let kinds = match &rule {
+            KindRule::Alike => 1,
+            KindRule::ByApplication => KindRule::APPLICATIONS,
+            KindRule::ByLength(lengths) => lengths.count(),
         };
         let came = (0..kinds).map(|_| AtomicU64::new(0)).collect();
-        Self { told, tags: Tags::default(), came }
+        Self { rule, tags: Tags::default(), came }
     }
 
     /// What a request of this application and length runs like. Counts it.
@@ -56,11 +56,11 @@ impl Kinds {
         if let Some(application) = application {
             self.tags.count(application);
         }
-        let kind = match &self.told {
-            Told::Alike => KindId::default(),
+        let kind = match &self.rule {
+            KindRule::Alike => KindId::default(),
             // Those that do not say are a kind as well.
-            Told::ByApplication => KindId(application.map_or(0, |tag| 1 + tag.index() as u16)),
-            Told::ByLength(lengths) => lengths.kind(length.unwrap_or(0)),
+            KindRule::ByApplication => KindId(application.map_or(0, |tag| 1 + tag.index() as u16)),
+            KindRule::ByLength(lengths) => lengths.kind(length.unwrap_or(0)),
         };
         self.came[kind.index()].fetch_add(1, Relaxed);
         kind
@@ -73,9 +73,9 @@ impl Kinds {
 
     /// The ranges, where requests are told apart by their length.
     pub(crate) fn lengths(&self) -> Option<&Lengths> {
-        match &self.told {
-            Told::ByLength(lengths) => Some(lengths),
-            Told::Alike | Told::ByApplication => None,
+        match &self.rule {
+            KindRule::ByLength(lengths) => Some(lengths),
+            KindRule::Alike | KindRule::ByApplication => None,
         }
     }
 
@@ -91,17 +91,17 @@ mod tests {
 
     #[test]
     fn requests_are_told_apart_by_what_the_model_says() {
-        let alike = Kinds::new(Told::Alike);
+        let alike = Kinds::new(KindRule::Alike);
         let tag = alike.tags().find("m", "a").unwrap();
         assert_eq!(alike.of(Some(tag), Some(9)), KindId(0));
-        let tagged = Kinds::new(Told::ByApplication);
+        let tagged = Kinds::new(KindRule::ByApplication);
         let (one, other) =
             (tagged.tags().find("m", "a").unwrap(), tagged.tags().find("m", "b").unwrap());
         assert_eq!(tagged.of(None, Some(9)), KindId(0));
         assert_eq!(tagged.of(Some(one), None), KindId(1));
         assert_eq!(tagged.of(Some(other), None), KindId(2));
         assert_eq!(tagged.came()[..3], [1, 1, 1]);
-        let long = Kinds::new(Told::ByLength(lengths::tests::linear()));
+        let long = Kinds::new(KindRule::ByLength(lengths::tests::linear()));
         assert!(long.of(Some(one), Some(8)) < long.of(Some(one), Some(64)));
         assert_eq!(long.of(None, None), KindId(0), "a request without a length is a short one");
         assert!(

@@ -3,7 +3,7 @@
 
 use fermata_plan::advice::{BAD_MAX, needed};
 
-use super::pace::Seen;
+use super::trigger::Seen;
 
 /// Executors that are less busy than this are more than the load needs, bursts counted.
 const IDLE: f64 = 0.5;

@@ -1,17 +1,17 @@
 //! Planning while serving: what comes is measured, a plan is made for it every epoch, or at once when the load leaves
 //! what was planned for, and the difference is applied in small steps.
 //!
-//! What is decided is pure and apart: when ([`pace`]), for which rates ([`meter`]), in which steps ([`step`]), and what
+//! What is decided is pure and apart: when ([`trigger`]), for which rates ([`meter`]), in which steps ([`step`]), and what
 //! losses and idleness teach about a plan ([`correction`]). Here they meet the clock and the pools.
 
 mod apply;
 mod correction;
 pub(crate) mod meter;
-mod pace;
 mod report;
 mod step;
 #[cfg(test)]
 mod tests;
+mod trigger;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,9 +30,9 @@ use crate::spare::spare_of;
 use apply::Change;
 use correction::Correction;
 use meter::{Meter, Rate};
-use pace::{Pace, Seen, Why};
-pub use report::{Board, Report};
+pub use report::{PlanHistory, Report};
 use step::{Layout, Wanted, fit, moves_max, step};
+use trigger::{ReplanTrigger, Seen, Why};
 
 /// Makes a plan, not far from the one before.
 pub type Planner = fn(&Problem, Option<&Plan>) -> Plan;
@@ -67,8 +67,8 @@ pub(crate) struct Planning {
     settings: Settings,
     limits: Limits,
     clock: Clock,
-    pace: Pace,
-    board: Arc<Board>,
+    trigger: ReplanTrigger,
+    history: Arc<PlanHistory>,
     meter: Meter,
     /// When the last plan was made; the start, before the first.
     planned_at: Time,
@@ -107,7 +107,7 @@ struct Tally {
 }
 
 /// A model that is planned for.
-struct Subject {
+struct PlannedModel {
     key: Key,
     served: Arc<Served>,
     /// Its place in the list of pools.
@@ -117,7 +117,7 @@ struct Subject {
     rows: f64,
 }
 
-impl Subject {
+impl PlannedModel {
     fn expected(&self) -> f64 {
         self.rate.expected() * self.rows
     }
@@ -138,8 +138,8 @@ impl Planning {
             settings,
             limits,
             clock,
-            pace: Pace { epoch },
-            board: Arc::default(),
+            trigger: ReplanTrigger { epoch },
+            history: Arc::default(),
             meter: Meter::new(epoch, Span(epoch.0 / LATELY_PART)),
             planned_at: now,
             looked_at: now,
@@ -151,8 +151,8 @@ impl Planning {
     }
 
     /// What it has done so far.
-    pub(crate) fn board(&self) -> Arc<Board> {
-        self.board.clone()
+    pub(crate) fn history(&self) -> Arc<PlanHistory> {
+        self.history.clone()
     }
 
     /// Plans for ever.
@@ -161,19 +161,19 @@ impl Planning {
             tokio::time::sleep(self.settings.epoch / LOOK_PART).await;
             let now = self.clock.now();
             let pools = self.service.fleet().pools();
-            let subjects = self.look(now, &pools);
-            let seen = self.seen(&subjects, &pools);
+            let planned = self.look(now, &pools);
+            let seen = self.seen(&planned, &pools);
             let known: BTreeSet<&Key> = self.basis.keys().collect();
-            let others = subjects.iter().map(|subject| &subject.key).collect::<BTreeSet<_>>();
+            let others = planned.iter().map(|model| &model.key).collect::<BTreeSet<_>>();
             let since = now - self.planned_at;
-            if let Some(why) = self.pace.why(since, known != others, self.moves_left, &seen) {
-                self.plan(now, &why, subjects, pools, &seen).await;
+            if let Some(why) = self.trigger.why(since, known != others, self.moves_left, &seen) {
+                self.plan(now, &why, planned, pools, &seen).await;
             }
         }
     }
 
     /// Reads the counters.
-    fn look(&mut self, now: Time, pools: &[Arc<Pool>]) -> Vec<Subject> {
+    fn look(&mut self, now: Time, pools: &[Arc<Pool>]) -> Vec<PlannedModel> {
         let since = now - self.looked_at;
         self.looked_at = now;
         let names: Vec<&str> = pools.iter().map(|pool| pool.name()).collect();
@@ -187,7 +187,7 @@ impl Planning {
             }
             tally.available += since * pool.executors() as u64;
         }
-        let mut subjects = Vec::new();
+        let mut planned = Vec::new();
         let mut left = BTreeMap::new();
         for served in self.service.models() {
             let at = pools.iter().position(|pool| Arc::ptr_eq(pool, served.pool()));
@@ -202,20 +202,20 @@ impl Planning {
             tally.bad += bad.saturating_sub(before.1);
             left.insert(key.clone(), (good, bad));
             let rows = metrics.rows_each();
-            subjects.push(Subject { key, served, home, rate: Rate::default(), rows });
+            planned.push(PlannedModel { key, served, home, rate: Rate::default(), rows });
         }
         self.left = left;
         let counts =
-            subjects.iter().map(|each| (each.key.clone(), each.served.metrics().arrivals()));
+            planned.iter().map(|each| (each.key.clone(), each.served.metrics().arrivals()));
         self.meter.note(now, counts);
-        for subject in &mut subjects {
-            subject.rate = self.meter.rate(&subject.key);
+        for model in &mut planned {
+            model.rate = self.meter.rate(&model.key);
         }
-        subjects
+        planned
     }
 
     /// What each pool did since the last plan, and what comes now against what was planned for.
-    fn seen(&self, subjects: &[Subject], pools: &[Arc<Pool>]) -> Vec<Seen> {
+    fn seen(&self, planned: &[PlannedModel], pools: &[Arc<Pool>]) -> Vec<Seen> {
         let mut all: Vec<Seen> = pools
             .iter()
             .map(|pool| {
@@ -231,14 +231,14 @@ impl Planning {
                 }
             })
             .collect();
-        for subject in subjects {
-            let Some(basis) = self.basis.get(&subject.key) else { continue };
-            let seen = &mut all[subject.home];
-            let (each, rate) = (basis.load / basis.asked, subject.expected());
+        for model in planned {
+            let Some(basis) = self.basis.get(&model.key) else { continue };
+            let seen = &mut all[model.home];
+            let (each, rate) = (basis.load / basis.asked, model.expected());
             seen.planned += each * basis.came;
             seen.load += each * rate;
             // Variances add up; the root is taken below.
-            seen.deviation += each * each * rate * subject.rows / subject.rate.seconds.max(1e-9);
+            seen.deviation += each * each * rate * model.rows / model.rate.seconds.max(1e-9);
         }
         all.iter_mut().for_each(|seen| seen.deviation = seen.deviation.sqrt());
         all
@@ -249,7 +249,7 @@ impl Planning {
         &mut self,
         now: Time,
         why: &Why,
-        subjects: Vec<Subject>,
+        planned: Vec<PlannedModel>,
         pools: Vec<Arc<Pool>>,
         seen: &[Seen],
     ) {
@@ -259,12 +259,12 @@ impl Planning {
                 tally.correction.learn(tally.planned, pool.executors(), seen);
             }
         }
-        let asked = |subject: &Subject| (HEADROOM * subject.expected()).max(RATE_MIN);
-        let demands = subjects.iter().map(|subject| demand(subject, asked(subject))).collect();
+        let asked = |model: &PlannedModel| (HEADROOM * model.expected()).max(RATE_MIN);
+        let demands = planned.iter().map(|model| demand(model, asked(model))).collect();
         // The limit is heeded below: a server that has too few GPUs serves all models with them.
         let kinds = vec![Kind { memory: self.limits.memory, ..Kind::UNLIMITED }];
         let problem = Problem { demands, kinds, limit: None };
-        let previous = as_plan(&subjects, &pools);
+        let previous = as_plan(&planned, &pools);
         let planner = self.settings.planner;
         let solved = tokio::task::spawn_blocking(move || planner(&problem, Some(&previous))).await;
         let Ok(plan) = solved else {
@@ -272,28 +272,28 @@ impl Planning {
             self.planned_at = now;
             return tracing::error!("the planner panicked");
         };
-        let wanted = Wanted::new(&plan, subjects.len());
+        let wanted = Wanted::new(&plan, planned.len());
         let layout = Layout {
             pools: pools.len(),
-            homes: subjects.iter().map(|subject| subject.home).collect(),
-            memory: subjects.iter().map(|subject| subject.served.memory).collect(),
+            homes: planned.iter().map(|model| model.home).collect(),
+            memory: planned.iter().map(|model| model.served.memory).collect(),
         };
-        let mut next = step(&layout, &wanted, moves_max(subjects.len()), self.limits.memory);
-        self.basis = subjects
+        let mut next = step(&layout, &wanted, moves_max(planned.len()), self.limits.memory);
+        self.basis = planned
             .iter()
             .zip(&wanted.loads)
-            .map(|(subject, &load)| {
-                let (came, asked) = (subject.expected(), asked(subject));
-                (subject.key.clone(), Basis { came, asked, load })
+            .map(|(model, &load)| {
+                let (came, asked) = (model.expected(), asked(model));
+                (model.key.clone(), Basis { came, asked, load })
             })
             .collect();
         // Where none can go now, none can soon.
         self.moves_left = next.left > 0 && !next.moves.is_empty();
         let kept = self.settle_sizes(now, &pools, &mut next.before, &mut next.after);
         // Whoever unloads a model waits until nobody holds it, and has the turn that a move waits for.
-        let weak = |model: usize| Arc::downgrade(&subjects[model].served);
+        let weak = |model: usize| Arc::downgrade(&planned[model].served);
         let moves = next.moves.iter().map(|&(model, to)| (weak(model), to)).collect();
-        let names: Vec<String> = subjects.into_iter().map(|subject| subject.key.0).collect();
+        let names: Vec<String> = planned.into_iter().map(|model| model.key.0).collect();
         let change = Change { pools, before: next.before, after: next.after, kept, moves };
         let moved = self.apply(change).await;
         self.begin_tallies(now);
@@ -317,7 +317,7 @@ impl Planning {
         }
         fit(before, self.limits.gpus);
         fit(after, self.limits.gpus);
-        let keep = Span(self.pace.epoch.0 / KEPT.1 * KEPT.0);
+        let keep = Span(self.trigger.epoch.0 / KEPT.1 * KEPT.0);
         let mut kept = Vec::new();
         for (at, pool) in pools.iter().enumerate() {
             let tally = self.tally(pool);
@@ -340,7 +340,7 @@ impl Planning {
         let others = change.after.len() > change.pools.len();
         if others || !change.moves.is_empty() || change.after.contains(&0) {
             // Loads and unloads wait for as long as this takes.
-            let _turn = self.service.take_turn().await;
+            let _lock = self.service.lock_loads().await;
             let service = self.service.clone();
             let relocated = tokio::task::spawn_blocking(move || {
                 let moved = change.relocate(&service);
@@ -402,19 +402,19 @@ impl Planning {
             let (asked, limit) = (report.asked, report.limit);
             tracing::warn!(asked, limit, "more GPUs are needed than there may be");
         }
-        let before = self.board.last();
+        let before = self.history.last();
         if before.is_some_and(|before| before.pools == report.pools && moved == 0) {
             tracing::debug!(%why, gpus, pools, left, "planned, and nothing changed");
         } else {
             tracing::info!(%why, gpus, pools, moved, left, "planned");
         }
-        self.board.note(report);
+        self.history.note(report);
     }
 }
 
 /// What is asked of the planner for a model.
-fn demand(subject: &Subject, rate: f64) -> Demand {
-    let served = &subject.served;
+fn demand(model: &PlannedModel, rate: f64) -> Demand {
+    let served = &model.served;
     // The way back to the client comes off every deadline.
     let slo = span(served.slo) - served.pool().margin();
     let profile = served.place.spec().profile(CLASS).map(|profile| (**profile).clone());
@@ -422,18 +422,18 @@ fn demand(subject: &Subject, rate: f64) -> Demand {
 }
 
 /// How things are, as a plan.
-fn as_plan(subjects: &[Subject], pools: &[Arc<Pool>]) -> Plan {
+fn as_plan(planned: &[PlannedModel], pools: &[Arc<Pool>]) -> Plan {
     let mut first = 0;
     let pool = |(at, pool): (usize, &Arc<Pool>)| {
         let gpus = (first..first + pool.executors()).collect();
         first += pool.executors();
-        let here = subjects.iter().enumerate().filter(|(_, subject)| subject.home == at);
-        let members = here.map(|(demand, subject)| Member {
+        let here = planned.iter().enumerate().filter(|(_, model)| model.home == at);
+        let members = here.map(|(demand, model)| Member {
             demand,
-            rate: subject.expected(),
+            rate: model.expected(),
             batch: 1,
             occupancy: 0.0,
-            latency: span(subject.served.slo),
+            latency: span(model.served.slo),
         });
         let members = members.collect();
         fermata_plan::Pool { kind: 0, gpus, share: 100, round: None, members }

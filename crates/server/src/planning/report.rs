@@ -10,7 +10,7 @@ use fermata_plan::Reason;
 
 /// What planning has done so far, for whoever asks.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct PlanHistory {
     plans: AtomicU64,
     moves: AtomicU64,
     last: ArcSwapOption<Report>,
@@ -41,7 +41,7 @@ pub struct Report {
     pub infeasible: Vec<(String, String)>,
 }
 
-impl Board {
+impl PlanHistory {
     /// How many plans were made.
     pub fn plans(&self) -> u64 {
         self.plans.load(Relaxed)

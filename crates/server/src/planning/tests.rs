@@ -145,9 +145,9 @@ impl Planning {
     /// Looks, and plans whether it is time or not.
     async fn plan_now(&mut self, why: Why) {
         let (now, pools) = (self.clock.now(), self.service.fleet().pools());
-        let subjects = self.look(now, &pools);
-        let seen = self.seen(&subjects, &pools);
-        self.plan(now, &why, subjects, pools, &seen).await;
+        let planned = self.look(now, &pools);
+        let seen = self.seen(&planned, &pools);
+        self.plan(now, &why, planned, pools, &seen).await;
     }
 }
 
@@ -183,7 +183,7 @@ impl Load {
             let (service, stop, sent) = (service.clone(), stop.clone(), sent.clone());
             let models: Vec<usize> = models.clone().collect();
             tokio::spawn(async move {
-                for turn in asker.. {
+                for round in asker.. {
                     if stop.load(Relaxed) {
                         return;
                     }
@@ -191,7 +191,7 @@ impl Load {
                     let call = call(number);
                     let inputs = call.inputs.clone();
                     // Anew for each, as a frontend does.
-                    let served = service.model(&name(models[turn % models.len()]), "").unwrap();
+                    let served = service.model(&name(models[round % models.len()]), "").unwrap();
                     let answer = served.infer(call).await.unwrap();
                     assert_eq!(answer.outputs, inputs, "it is another's answer");
                 }
@@ -290,8 +290,8 @@ async fn a_plan_that_changes_nothing_does_nothing() {
     let after = bed.service.models();
     assert!(before.iter().zip(&after).all(|(before, after)| Arc::ptr_eq(before, after)));
     assert_eq!(bed.pools(), [(1, 5), (1, 5)]);
-    assert_eq!(planning.board().last().unwrap().moved, 0);
-    assert_eq!(planning.board().plans(), 11);
+    assert_eq!(planning.history().last().unwrap().moved, 0);
+    assert_eq!(planning.history().plans(), 11);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -329,7 +329,7 @@ async fn pools_become_one_under_load_when_models_go() {
     let bed = Bed::new(24, 60, 800).await;
     assert_eq!(bed.pools().len(), 3);
     let planning = bed.planning(Duration::from_millis(300));
-    let board = planning.board();
+    let history = planning.history();
     let plans = tokio::spawn(planning.keep_up());
     let asked = [0..2, 8..10, 16..18];
     let loads = asked.clone().map(|models| Load::start(&bed.service, models, 10));
@@ -342,7 +342,7 @@ async fn pools_become_one_under_load_when_models_go() {
         sent += load.end().await;
     }
     bed.check_books(sent);
-    assert!(board.moves() >= 4, "{} moved", board.moves());
+    assert!(history.moves() >= 4, "{} moved", history.moves());
     plans.abort();
 }
 
@@ -351,7 +351,7 @@ async fn hundreds_of_gpus_follow_a_load_that_shifts_and_no_request_fails() {
     // 49 models of 100 MB on GPUs of 1.5 GB: four pools at least.
     let bed = Bed::new(49, 300, 1_500).await;
     let planning = bed.planning(Duration::from_millis(600));
-    let board = planning.board();
+    let history = planning.history();
     let plans = tokio::spawn(planning.keep_up());
     until("idle executors go", || bed.executors() <= 10).await;
     // One of them comes and goes all the time.
@@ -367,9 +367,9 @@ async fn hundreds_of_gpus_follow_a_load_that_shifts_and_no_request_fails() {
     let mut sent = 0;
     for (models, askers) in [(0..24, 60), (24..48, 120), (0..48, 20)] {
         let load = Load::start(&bed.service, models, askers);
-        let before = board.plans();
+        let before = history.plans();
         until("executors come", || bed.executors() >= askers / 4).await;
-        until("plans go on", || board.plans() >= before + 3).await;
+        until("plans go on", || history.plans() >= before + 3).await;
         sent += load.end().await;
     }
     until("idle executors go again", || bed.executors() <= 10).await;
@@ -379,7 +379,7 @@ async fn hundreds_of_gpus_follow_a_load_that_shifts_and_no_request_fails() {
     // The repository of a running server changes too.
     bed.service.unload(&name(0)).await.unwrap();
     until("the plan has other models", || {
-        board.last().is_some_and(|last| last.pools.iter().map(|pool| pool.2).sum::<usize>() == 48)
+        history.last().is_some_and(|last| last.pools.iter().map(|pool| pool.2).sum::<usize>() == 48)
     })
     .await;
     plans.abort();

@@ -27,7 +27,7 @@ pub use measure::{Options, Step, measure, ones, warm};
 pub use stretch::Stretch;
 pub use table::{Latency, Measured, Planned, Stop};
 
-use crate::kinds::Told;
+use crate::kinds::KindRule;
 use crate::repository::RunTime;
 use online::Ledger;
 pub(crate) use watch::Watch;
@@ -86,7 +86,7 @@ pub(crate) struct Known {
     /// What it is dispatched by.
     pub(crate) profile: Profile,
     /// What tells its requests apart.
-    pub(crate) told: Told,
+    pub(crate) rule: KindRule,
     /// What its requests take alone, to go on from.
     pub(crate) ledger: Ledger,
 }
@@ -94,16 +94,18 @@ pub(crate) struct Known {
 impl Known {
     /// Of a model of which a profile is known.
     pub(crate) fn of(profile: Profile, run_time: Option<RunTime>) -> Self {
-        let (told, kinds, profile) = match (run_time, profile.spread()) {
-            (Some(RunTime::Point), Some(spread)) => (Told::Alike, 1, spread.profile()),
-            (Some(RunTime::Point), None) => (Told::Alike, 1, profile),
-            (Some(RunTime::Spread) | None, _) => (Told::ByApplication, Told::APPLICATIONS, profile),
+        let (rule, kinds, profile) = match (run_time, profile.spread()) {
+            (Some(RunTime::Point), Some(spread)) => (KindRule::Alike, 1, spread.profile()),
+            (Some(RunTime::Point), None) => (KindRule::Alike, 1, profile),
+            (Some(RunTime::Spread) | None, _) => {
+                (KindRule::ByApplication, KindRule::APPLICATIONS, profile)
+            }
         };
         let spread = profile.spread().cloned();
         let growth = spread.as_ref().map_or_else(|| growth(&profile), |spread| *spread.growth());
         let always = run_time == Some(RunTime::Spread);
         let ledger = Ledger::new(kinds, growth, profile.max_batch(), always, spread);
-        Self { profile, told, ledger }
+        Self { profile, rule, ledger }
     }
 }
 
@@ -207,7 +209,7 @@ fn of_lengths(
     }
     let mut ledger = Ledger::new(ranges.count(), growth, max_batch, true, Some(spread.clone()));
     ledger.seed(&runs);
-    Ok(Known { profile: Profile::spread_out(spread), told: Told::ByLength(ranges), ledger })
+    Ok(Known { profile: Profile::spread_out(spread), rule: KindRule::ByLength(ranges), ledger })
 }
 
 /// How batches grow of a model of which one number for each size is known.

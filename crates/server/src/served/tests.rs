@@ -12,7 +12,7 @@ use fermata_pool::{Clock, MakeSession, PoolConfig, Profiles};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::kinds::{Kinds, Lengths, Told};
+use crate::kinds::{KindRule, Kinds, Lengths};
 use crate::profiler::online::Alone;
 use crate::profiler::{Known, Watch};
 
@@ -36,11 +36,11 @@ fn pool(scheduler_threads: usize, executors: usize) -> Arc<Pool> {
 
 /// A model of `l(b) = b + 4` ms.
 fn serve(pool: &Arc<Pool>, slo_ms: f64) -> Arc<Served> {
-    serve_told(pool, slo_ms, Told::Alike)
+    serve_by(pool, slo_ms, KindRule::Alike)
 }
 
 /// The same, whose requests are told apart.
-fn serve_told(pool: &Arc<Pool>, slo_ms: f64, told: Told) -> Arc<Served> {
+fn serve_by(pool: &Arc<Pool>, slo_ms: f64, rule: KindRule) -> Arc<Served> {
     let spec =
         |name: &str| TensorSpec { name: name.to_owned(), datatype: DataType::Fp32, shape: vec![2] };
     let mut signature = Signature {
@@ -49,7 +49,7 @@ fn serve_told(pool: &Arc<Pool>, slo_ms: f64, told: Told) -> Arc<Served> {
         outputs: vec![spec("y")],
         length: None,
     };
-    if let Told::ByLength(_) = told {
+    if let KindRule::ByLength(_) = rule {
         signature.inputs[0].shape = vec![-1];
         let (inputs, outputs) = (vec![Some(0)], vec![None]);
         signature.length = Some(Length { inputs, outputs, longest: usize::MAX, padding: None });
@@ -62,7 +62,7 @@ fn serve_told(pool: &Arc<Pool>, slo_ms: f64, told: Told) -> Arc<Served> {
     let place = pool.add("echo", spec, make.clone(), Profiles::True);
     let Known { ledger, .. } = Known::of(profile, None);
     let alone = Alone { make, watch: Watch::Wall, ledger };
-    let subject = Subject::new("echo", Kinds::new(told), None, alone, None);
+    let online = OnlineProfile::new("echo", Kinds::new(rule), None, alone, None);
     Arc::new(Served::new(
         "echo".to_owned(),
         "1".to_owned(),
@@ -73,7 +73,7 @@ fn serve_told(pool: &Arc<Pool>, slo_ms: f64, told: Told) -> Arc<Served> {
         0,
         Arc::new(ModelMetrics::new(slo, 16)),
         place.unwrap(),
-        Arc::new(subject),
+        Arc::new(online),
     ))
 }
 
@@ -266,14 +266,14 @@ async fn a_request_that_is_too_long_is_refused_with_what_can_be_served() {
     let pool = pool(0, 1);
     let lengths = |limit| {
         let alone = [(1, 1.0), (10, 10.0), (20, 20.0)].map(|(at, ms)| (at, Span::from_ms(ms)));
-        Told::ByLength(Lengths::new(alone.to_vec(), limit).unwrap())
+        KindRule::ByLength(Lengths::new(alone.to_vec(), limit).unwrap())
     };
     let long = |length: usize| {
         let (datatype, shape) = (DataType::Fp32, vec![1, length as i64]);
         let inputs = vec![Tensor { datatype, shape, data: Bytes::from(vec![0; 4 * length]) }];
         Call { inputs, ..call(1) }
     };
-    let served = serve_told(&pool, 500.0, lengths(None));
+    let served = serve_by(&pool, 500.0, lengths(None));
     assert!(served.infer(long(20)).await.is_ok());
     assert!(served.infer(long(100)).await.is_ok(), "longer than any, and in time");
     let error = served.infer(long(1000)).await.unwrap_err();
@@ -282,7 +282,7 @@ async fn a_request_that_is_too_long_is_refused_with_what_can_be_served() {
         "a request of length 1000 to model 'echo' takes about 1000.0 ms by itself and has 500.0 ms: up to length 500 can be served"
     );
     assert_eq!(served.metrics().outcome(Outcome::Shed(Shed::Late)), 1);
-    let limited = serve_told(&pool, 500.0, lengths(Some(20)));
+    let limited = serve_by(&pool, 500.0, lengths(Some(20)));
     let error = limited.infer(long(21)).await.unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -118,14 +118,14 @@ impl Page {
         }
         self.family(&names::APPLICATIONS)?;
         for (labels, served) in &labelled {
-            for (name, count) in served.subject().kinds().tags().requests() {
+            for (name, count) in served.online().kinds().tags().requests() {
                 let labels = format!("{labels},application=\"{}\"", escaped(name));
                 self.value(&names::APPLICATIONS, &labels, count)?;
             }
         }
         self.family(&names::ALONE)?;
         for (labels, served) in &labelled {
-            self.value(&names::ALONE, labels, served.subject().runs())?;
+            self.value(&names::ALONE, labels, served.online().runs())?;
         }
         Ok(())
     }
@@ -162,12 +162,12 @@ impl Page {
     }
 
     fn plan(&mut self, monitor: &Monitor) -> fmt::Result {
-        let Some(board) = monitor.planning() else { return Ok(()) };
+        let Some(history) = monitor.planning() else { return Ok(()) };
         self.family(&names::PLANS)?;
-        self.value(&names::PLANS, "", board.plans())?;
+        self.value(&names::PLANS, "", history.plans())?;
         self.family(&names::PLAN_MOVES)?;
-        self.value(&names::PLAN_MOVES, "", board.moves())?;
-        if let Some(last) = board.last() {
+        self.value(&names::PLAN_MOVES, "", history.moves())?;
+        if let Some(last) = history.last() {
             for (family, gpus) in [
                 (&names::PLANNED, last.asked),
                 (&names::PLAN_GPUS, monitor.service().fleet().executors()),

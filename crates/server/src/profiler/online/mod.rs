@@ -10,7 +10,7 @@
 //! thought hopeless is not.
 
 mod ledger;
-mod subject;
+mod profile;
 
 use std::io;
 use std::sync::Mutex;
@@ -22,9 +22,9 @@ use fermata_core::Span;
 use fermata_engine::EngineError;
 
 pub(crate) use ledger::Ledger;
-pub(crate) use subject::{Alone, Sample, Subject};
+pub(crate) use profile::{Alone, OnlineProfile, Sample};
 
-use subject::Bench;
+use profile::Bench;
 
 /// Requests that wait to be run again: one of each model, and there is time.
 const WAITING_MAX: usize = 64;
@@ -46,15 +46,15 @@ pub(crate) struct Online {
 impl Online {
     /// Starts it.
     pub(crate) fn start() -> io::Result<Self> {
-        Self::start_paced(Pace { between_runs: PAUSE_MIN, between_news: NEWS_INTERVAL })
+        Self::start_limited(RateLimit { between_runs: PAUSE_MIN, between_news: NEWS_INTERVAL })
     }
 
-    fn start_paced(pace: Pace) -> io::Result<Self> {
+    fn start_limited(limit: RateLimit) -> io::Result<Self> {
         let (samples, received) = crossbeam_channel::bounded(WAITING_MAX);
         let (stop, stopped) = crossbeam_channel::bounded(0);
         let thread = thread::Builder::new().name("profiler".to_owned()).spawn(move || {
             be_humble();
-            pace.keep_up(&received, &stopped);
+            limit.keep_up(&received, &stopped);
         })?;
         Ok(Self { samples, thread: Mutex::new(Some((stop, thread))) })
     }
@@ -88,13 +88,13 @@ fn be_humble() {
 
 /// How often something is done, at most.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct RateLimit {
     between_runs: Duration,
     /// Of one model.
     between_news: Duration,
 }
 
-impl Pace {
+impl RateLimit {
     fn keep_up(self, samples: &Receiver<Sample>, stopped: &Receiver<()>) {
         loop {
             let sample = select! {
@@ -114,8 +114,8 @@ impl Pace {
 
     /// Runs a request, learns from it, tells what is news. Returns how long to wait until the next.
     fn run(self, sample: &Sample) -> Duration {
-        let subject = &sample.subject;
-        let mut bench = subject.bench();
+        let online = &sample.online;
+        let mut bench = online.bench();
         let began = Instant::now();
         let took = match bench.run(sample) {
             Ok(took) => took,
@@ -125,23 +125,23 @@ impl Pace {
                     bench.session = None;
                 } else if bench.session.is_none() {
                     // One that fails later may be a bad request.
-                    let model = subject.model();
+                    let model = online.model();
                     tracing::warn!(model, reason = %error, "requests cannot be run alone");
-                    subject.close();
+                    online.close();
                 }
                 return self.pause(began.elapsed(), 1);
             }
         };
-        subject.count_run();
-        bench.ledger.note(subject.model(), sample.kind, took);
+        online.count_run();
+        bench.ledger.note(online.model(), sample.kind, took);
         let Some(place) = sample.place.upgrade() else { return self.between_runs };
         if bench.told.is_some() && !bench.told_to.ptr_eq(&sample.place) {
             bench.ledger.tell_again();
         }
         if bench.told.is_none_or(|told| told.elapsed() >= self.between_news)
-            && let Some(spread) = bench.ledger.news(&subject.kinds().came())
+            && let Some(spread) = bench.ledger.news(&online.kinds().came())
         {
-            tracing::debug!(model = subject.model(), ?spread, "run times have changed");
+            tracing::debug!(model = online.model(), ?spread, "run times have changed");
             (bench.told, bench.told_to) = (Some(Instant::now()), sample.place.clone());
             place.respread(spread);
         }

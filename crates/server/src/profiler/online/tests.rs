@@ -34,7 +34,8 @@ impl Session for Sleeper {
     }
 }
 
-const FAST: Pace = Pace { between_runs: Duration::from_millis(1), between_news: Duration::ZERO };
+const FAST: RateLimit =
+    RateLimit { between_runs: Duration::from_millis(1), between_news: Duration::ZERO };
 
 struct World {
     pool: Arc<Pool>,
@@ -56,7 +57,7 @@ impl World {
             scheduler_threads,
         };
         let pool = Pool::start(config, Clock::start()).unwrap();
-        Self { pool, online: Online::start_paced(FAST).unwrap() }
+        Self { pool, online: Online::start_limited(FAST).unwrap() }
     }
 
     fn serve(&self, run_time: Option<RunTime>, make: Arc<MakeSession>) -> Arc<Served> {
@@ -78,7 +79,7 @@ impl World {
         let place = self.pool.add("m", spec, sleeper(), Profiles::True);
         let alone = Alone { make, watch: Watch::Wall, ledger: known.ledger };
         let samples = Some(self.online.samples());
-        let subject = Subject::new("m", Kinds::new(known.told), run_time, alone, samples);
+        let online = OnlineProfile::new("m", Kinds::new(known.rule), run_time, alone, samples);
         Arc::new(Served::new(
             "m".to_owned(),
             "1".to_owned(),
@@ -89,7 +90,7 @@ impl World {
             0,
             Arc::new(ModelMetrics::new(slo, 4)),
             place.unwrap(),
-            Arc::new(subject),
+            Arc::new(online),
         ))
     }
 }
@@ -99,7 +100,7 @@ fn sleeper() -> Arc<MakeSession> {
 }
 
 async fn ask(served: &Arc<Served>, application: Option<&str>, ms: u8, rows: usize) -> bool {
-    let tags = served.subject().kinds().tags();
+    let tags = served.online().kinds().tags();
     let application = application.map(|name| tags.find("m", name).unwrap());
     let (datatype, shape) = (DataType::Uint8, vec![rows as i64, 1]);
     let inputs = vec![Tensor { datatype, shape, data: Bytes::from(vec![ms; rows]) }];
@@ -113,7 +114,7 @@ async fn applications_are_learned_and_dispatch_is_told() {
         let world = World::new(threads);
         let served = world.serve(None, sleeper());
         let is_learned = || {
-            let bench = served.subject().bench();
+            let bench = served.online().bench();
             let mean = |kind| bench.ledger.published().map(|spread| spread.mean(KindId(kind)));
             mean(1).zip(mean(2)).is_some_and(|(short, long)| 2.0 * short < long)
         };
@@ -122,7 +123,7 @@ async fn applications_are_learned_and_dispatch_is_told() {
             assert!(ask(&served, Some("long"), 8, 2).await);
             assert!(ask(&served, Some("long"), 8, 1).await);
         }
-        assert!(served.subject().runs() >= 32);
+        assert!(served.online().runs() >= 32);
         assert!(ask(&served, None, 2, 1).await, "it is served as before");
         world.online.stop();
         world.pool.stop();
@@ -135,13 +136,13 @@ async fn only_models_that_may_differ_are_looked_at() {
     let plain = world.serve(None, sleeper());
     let point = world.serve(Some(RunTime::Point), sleeper());
     let spread = world.serve(Some(RunTime::Spread), sleeper());
-    while spread.subject().runs() < 3 {
+    while spread.online().runs() < 3 {
         assert!(ask(&spread, None, 1, 1).await);
         assert!(ask(&plain, None, 1, 1).await);
         assert!(ask(&point, Some("a"), 1, 1).await);
     }
-    assert_eq!((plain.subject().runs(), point.subject().runs()), (0, 0));
-    let asked: Vec<_> = point.subject().kinds().tags().requests().map(|(name, _)| name).collect();
+    assert_eq!((plain.online().runs(), point.online().runs()), (0, 0));
+    let asked: Vec<_> = point.online().kinds().tags().requests().map(|(name, _)| name).collect();
     assert_eq!(asked, ["a"], "applications are counted all the same");
 }
 
@@ -154,11 +155,11 @@ async fn what_cannot_be_run_alone_is_given_up_and_a_bad_request_is_not() {
     );
     let served = world.serve(Some(RunTime::Spread), sleeper());
     assert!(!ask(&served, None, 255, 1).await);
-    while served.subject().runs() < 3 {
+    while served.online().runs() < 3 {
         assert!(ask(&broken, None, 1, 1).await);
         assert!(ask(&served, None, 1, 1).await);
     }
-    assert_eq!(broken.subject().runs(), 0);
+    assert_eq!(broken.online().runs(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -177,9 +178,9 @@ async fn a_model_that_goes_is_not_kept_and_the_end_is_clean() {
 
 #[test]
 fn a_run_is_followed_by_a_pause_that_leaves_a_hundredth() {
-    let pace = Pace { between_runs: PAUSE_MIN, between_news: NEWS_INTERVAL };
-    assert_eq!(pace.pause(Duration::from_micros(5), 1), PAUSE_MIN);
-    assert_eq!(pace.pause(Duration::from_millis(50), 1), Duration::from_secs(5));
-    assert_eq!(pace.pause(Duration::from_millis(50), 5), Duration::from_secs(1));
-    assert_eq!(pace.pause(Duration::from_millis(50), 0), Duration::from_secs(5));
+    let limit = RateLimit { between_runs: PAUSE_MIN, between_news: NEWS_INTERVAL };
+    assert_eq!(limit.pause(Duration::from_micros(5), 1), PAUSE_MIN);
+    assert_eq!(limit.pause(Duration::from_millis(50), 1), Duration::from_secs(5));
+    assert_eq!(limit.pause(Duration::from_millis(50), 5), Duration::from_secs(1));
+    assert_eq!(limit.pause(Duration::from_millis(50), 0), Duration::from_secs(5));
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acqui
 use fermata_engine::Seat;
 
 /// A seat of a GPU. Its place among all of them is its origin in the pool.
-pub(super) struct Station {
+pub(super) struct SupervisedSeat {
     pub(super) seat: Arc<dyn Seat>,
     /// Somebody is about to start it again.
     down: AtomicBool,
@@ -15,7 +15,7 @@ pub(super) struct Station {
     restarts: AtomicU64,
 }
 
-impl Station {
+impl SupervisedSeat {
     pub(super) fn new(seat: Arc<dyn Seat>) -> Self {
         Self { seat, down: AtomicBool::new(false), restarts: AtomicU64::new(0) }
     }
@@ -43,8 +43,8 @@ impl Station {
     }
 }
 
-impl fmt::Debug for Station {
+impl fmt::Debug for SupervisedSeat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Station").field("restarts", &self.restarts).finish_non_exhaustive()
+        f.debug_struct("SupervisedSeat").field("restarts", &self.restarts).finish_non_exhaustive()
     }
 }

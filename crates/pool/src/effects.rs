@@ -1,7 +1,6 @@
-//! What lies before whoever decides: the requests that wait, the models they are for, the hands of the executors.
+//! What dispatch asks for is done here, whether it is in one piece or on threads.
 //!
-//! Dispatch sees ids only. Here are the tickets by id, and what dispatch asks is done with them, whether it is in
-//! one piece or on threads.
+//! Dispatch sees ids only. This keeps the tickets, the models and the executors by their ids.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,27 +19,28 @@ use crate::message::{Batch, Lost, Ran, SessionOf, Work};
 use crate::model::Model;
 use crate::ticket::{Refused, Ticket};
 
-pub(crate) struct Tray {
-    /// To the executors that take batches, by id.
-    hands: Vec<Option<Hand>>,
+pub(crate) struct Effects {
+    /// To the executors that take batches, by executor.
+    senders: Vec<Option<ExecutorSender>>,
     tickets: HashMap<RequestId, Ticket>,
     models: HashMap<ModelId, Model>,
     ids: Arc<Ids>,
     limits: Arc<Limits>,
-    /// Batches.
+    /// How many batches the executors have.
     running: usize,
     stopping: bool,
 }
 
-/// What is given to an executor goes through this. When it is dropped, the executor finishes what it has and ends.
-struct Hand {
+/// The way of work to an executor. When it is dropped, the executor finishes what it has and ends.
+struct ExecutorSender {
     work: Sender<Work>,
     class: ClassId,
 }
 
-impl Hand {
-    fn give(&self, work: Work) {
-        // Executors end after those who give them work. One that broke gives back what is still there.
+impl ExecutorSender {
+    fn send(&self, work: Work) {
+        // An executor ends after its sender is dropped. One that broke gives back what is still in
+        // the queue.
         let _ = self.work.send(work);
     }
 }
@@ -48,11 +48,12 @@ impl Hand {
 /// A request that dispatch has, and that is not to run: its model, its id, and its deadline.
 type Unwanted = (ModelId, RequestId, Time);
 
-impl Tray {
-    pub(crate) fn new(hands: Vec<Sender<Work>>, ids: Arc<Ids>, limits: Arc<Limits>) -> Self {
-        let hands = hands.into_iter().map(|work| Some(Hand { work, class: CLASS })).collect();
+impl Effects {
+    pub(crate) fn new(senders: Vec<Sender<Work>>, ids: Arc<Ids>, limits: Arc<Limits>) -> Self {
+        let senders =
+            senders.into_iter().map(|work| Some(ExecutorSender { work, class: CLASS })).collect();
         let (tickets, models) = (HashMap::new(), HashMap::new());
-        Self { hands, tickets, models, ids, limits, running: 0, stopping: false }
+        Self { senders, tickets, models, ids, limits, running: 0, stopping: false }
     }
 
     /// An executor came. It keeps a session of each model that is still here.
@@ -63,32 +64,33 @@ impl Tray {
         work: Sender<Work>,
         sessions: Vec<SessionOf>,
     ) {
-        let hand = Hand { work, class };
+        let sender = ExecutorSender { work, class };
         for (model, session) in sessions {
             if self.models.contains_key(&model) {
-                hand.give(Work::Install { model, session });
+                sender.send(Work::Install { model, session });
             }
         }
-        if executor.index() >= self.hands.len() {
-            self.hands.resize_with(executor.index() + 1, || None);
+        if executor.index() >= self.senders.len() {
+            self.senders.resize_with(executor.index() + 1, || None);
         }
-        self.hands[executor.index()] = Some(hand);
+        self.senders[executor.index()] = Some(sender);
     }
 
-    /// An executor goes: it finishes what it was given, and then ends, since nobody can give it more.
+    /// An executor goes: it finishes what it was given, and then ends.
     pub(crate) fn release(&mut self, executor: ExecutorId) {
-        self.hands[executor.index()] = None;
+        self.senders[executor.index()] = None;
     }
 
     /// Whether an executor takes batches.
-    pub(crate) fn employs(&self, executor: ExecutorId) -> bool {
-        self.hands.get(executor.index()).is_some_and(Option::is_some)
+    pub(crate) fn has_executor(&self, executor: ExecutorId) -> bool {
+        self.senders.get(executor.index()).is_some_and(Option::is_some)
     }
 
-    /// An executor broke: keeps what it had. Dispatch must queue all of that again; these are those that are not to run.
+    /// An executor broke: keeps its tickets again. Dispatch queues them all again, and must then
+    /// cancel the ones returned here.
     pub(crate) fn take_back(&mut self, lost: Lost) -> Vec<Unwanted> {
         let Lost { executor, batches, work } = lost;
-        // Nobody can give it more from here on.
+        // It is given nothing more from here on.
         self.release(executor);
         let given = work.try_iter().filter_map(|work| match work {
             Work::Run(batch) => Some(batch),
@@ -109,7 +111,7 @@ impl Tray {
 
     /// How many executors there are at the start.
     pub(crate) fn executors(&self) -> usize {
-        self.hands.len()
+        self.senders.len()
     }
 
     /// Keeps a request until it is run or dropped.
@@ -132,8 +134,8 @@ impl Tray {
     ) {
         for (executor, session) in sessions {
             // It may have broken since its session was asked for.
-            if let Some(hand) = &self.hands[executor.index()] {
-                hand.give(Work::Install { model, session });
+            if let Some(sender) = &self.senders[executor.index()] {
+                sender.send(Work::Install { model, session });
             }
         }
         self.models.insert(model, Model::new(spec, profiles));
@@ -141,8 +143,8 @@ impl Tray {
 
     /// Takes the sessions of a model back, after its last batch. Its id may be another's then.
     pub(crate) fn uninstall(&mut self, model: ModelId) {
-        for hand in self.hands.iter().flatten() {
-            hand.give(Work::Uninstall { model });
+        for sender in self.senders.iter().flatten() {
+            sender.send(Work::Uninstall { model });
         }
         self.models.remove(&model);
         self.limits.forget(model);
@@ -161,11 +163,12 @@ impl Tray {
                     let requests = actions.batch(first, size).iter();
                     let tickets = requests.map(|request| self.take(request.id)).collect();
                     self.running += 1;
-                    let hand = self.hands[executor.index()].as_ref();
-                    let hand = hand.expect("who has left is not asked");
-                    let spread = self.models.get(&model).is_some_and(|m| m.is_spread(hand.class));
+                    let sender = self.senders[executor.index()].as_ref();
+                    let sender =
+                        sender.expect("dispatch gives no batch to an executor that has left");
+                    let spread = self.models.get(&model).is_some_and(|m| m.is_spread(sender.class));
                     let batch = Batch { model, tickets, start, latency, spread };
-                    hand.give(Work::Run(batch));
+                    sender.send(Work::Run(batch));
                 }
                 Action::Preempt { .. } => unreachable!("policies that preempt are not served with"),
             }
@@ -188,7 +191,8 @@ impl Tray {
         Some(self.models.get_mut(&model)?.respec(spec))
     }
 
-    /// Requests of a model take something else than before. Says what is known of it now, if it is here.
+    /// Requests of a model take something else than before. Says what is known of it now, if it is
+    /// here.
     pub(crate) fn respread(
         &mut self,
         model: ModelId,
@@ -207,9 +211,9 @@ impl Tray {
         self.stopping && self.tickets.is_empty() && self.running == 0
     }
 
-    /// Sends the executors home.
-    pub(crate) fn dismiss(&mut self) {
-        self.hands.clear();
+    /// Stops the executors: each ends when it has finished what it was given.
+    pub(crate) fn stop_executors(&mut self) {
+        self.senders.clear();
     }
 
     fn take(&mut self, request: RequestId) -> Ticket {
@@ -217,8 +221,8 @@ impl Tray {
     }
 }
 
-impl fmt::Debug for Tray {
+impl fmt::Debug for Effects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tray").field("waiting", &self.tickets.len()).finish_non_exhaustive()
+        f.debug_struct("Effects").field("waiting", &self.tickets.len()).finish_non_exhaustive()
     }
 }

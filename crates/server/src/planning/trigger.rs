@@ -22,7 +22,7 @@ const LOST_MIN: u64 = 10;
 
 /// How often plans are made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct ReplanTrigger {
     pub(super) epoch: Span,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Seen {
     pub(super) uses_spare: bool,
 }
 
-impl Pace {
+impl ReplanTrigger {
     /// Whether a plan is due, so long after the last.
     pub(super) fn why(
         &self,
@@ -150,10 +150,10 @@ impl fmt::Display for Why {
 mod tests {
     use super::*;
 
-    const PACE: Pace = Pace { epoch: Span(30_000_000_000) };
+    const TRIGGER: ReplanTrigger = ReplanTrigger { epoch: Span(30_000_000_000) };
 
     fn after(seconds: u64, seen: &Seen) -> Option<Why> {
-        PACE.why(Span(seconds * 1_000_000_000), false, false, std::slice::from_ref(seen))
+        TRIGGER.why(Span(seconds * 1_000_000_000), false, false, std::slice::from_ref(seen))
     }
 
     fn pool(load: f64, deviation: f64) -> Seen {
@@ -204,8 +204,9 @@ mod tests {
 
     #[test]
     fn other_models_and_moves_that_are_left_wait_for_ten_seconds() {
-        let why =
-            |seconds: u64, other, left| PACE.why(Span(seconds * 1_000_000_000), other, left, &[]);
+        let why = |seconds: u64, other, left| {
+            TRIGGER.why(Span(seconds * 1_000_000_000), other, left, &[])
+        };
         assert_eq!(why(9, true, true), None);
         assert_eq!(why(10, true, true), Some(Why::Models));
         assert_eq!(why(10, false, true), Some(Why::Moves));

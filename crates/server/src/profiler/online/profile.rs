@@ -16,7 +16,7 @@ use crate::profiler::Watch;
 use crate::repository::RunTime;
 
 /// A model, its kinds of requests, and what is learned of them.
-pub(crate) struct Subject {
+pub(crate) struct OnlineProfile {
     model: String,
     kinds: Kinds,
     /// What the settings say; by what is seen, if they do not.
@@ -54,7 +54,7 @@ pub(crate) struct Alone {
     pub(crate) ledger: Ledger,
 }
 
-impl Subject {
+impl OnlineProfile {
     /// A model that is watched, if somebody takes samples of it.
     pub(crate) fn new(
         model: &str,
@@ -122,8 +122,8 @@ impl Subject {
             _ => input.rows(rows).into_iter().next(),
         };
         let inputs = inputs.iter().map(first).collect::<Option<Inputs>>();
-        let (subject, place) = (self.clone(), Arc::downgrade(place));
-        inputs.map(|inputs| Sample { subject, place, kind, inputs })
+        let (online, place) = (self.clone(), Arc::downgrade(place));
+        inputs.map(|inputs| Sample { online, place, kind, inputs })
     }
 
     /// Its requests cannot be run alone.
@@ -138,7 +138,7 @@ impl Subject {
 
 /// A request that is to be run again. When it is gone, whatever became of it, the next is wanted.
 pub(crate) struct Sample {
-    pub(super) subject: Arc<Subject>,
+    pub(super) online: Arc<OnlineProfile>,
     /// Where dispatch is told what comes of it. It must not keep a model that is to go.
     pub(super) place: Weak<Place>,
     pub(super) kind: KindId,
@@ -148,7 +148,7 @@ pub(crate) struct Sample {
 impl Sample {
     /// Hands it to the profiler; to nobody, where it has enough to do.
     pub(crate) fn hand_in(self) {
-        let samples = self.subject.samples.clone();
+        let samples = self.online.samples.clone();
         if let Some(samples) = samples {
             let _ = samples.try_send(self);
         }
@@ -157,12 +157,12 @@ impl Sample {
 
 impl Drop for Sample {
     fn drop(&mut self) {
-        self.subject.wanted.store(!self.subject.closed.load(Relaxed), Relaxed);
+        self.online.wanted.store(!self.online.closed.load(Relaxed), Relaxed);
     }
 }
 
-impl fmt::Debug for Subject {
+impl fmt::Debug for OnlineProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subject").field("kinds", &self.kinds).finish_non_exhaustive()
+        f.debug_struct("OnlineProfile").field("kinds", &self.kinds).finish_non_exhaustive()
     }
 }

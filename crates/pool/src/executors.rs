@@ -1,8 +1,8 @@
 //! How the executors of a pool come and go, and the models that each of them must be able to run.
 //!
-//! Changes take turns, and happen off the way of requests. An executor that comes has a session of every model before
-//! it is given a batch; one that goes gets no more batches, finishes what it runs, and ends. One that breaks is gone at once, and
-//! what it had goes back to the queue.
+//! Changes happen one at a time, and no request waits for them. An executor that comes has a
+//! session of every model before it is given a batch. One that goes gets no more batches, finishes
+//! what it runs, and ends. One that breaks is gone at once, and its requests go back to the queue.
 
 use std::fmt;
 use std::io;
@@ -14,14 +14,14 @@ use fermata_engine::{EngineError, Session};
 use crate::message::{Message, SessionOf};
 use crate::{CLASS, Pool};
 
-/// Makes one more session of a model, ready to run, for an executor of this origin: where it runs, in the words of whoever hires
-/// executors.
+/// Makes one more session of a model, ready to run, for an executor of this origin. The origin says
+/// where the executor runs; its meaning is the caller's.
 pub type MakeSession = dyn Fn(usize) -> Result<Box<dyn Session>, EngineError> + Send + Sync;
 
-/// What whoever comes must be able to run. Who has it changes who is there, one after the other.
+/// Makes the sessions that a new executor needs. Its lock is held while executors come or go.
 #[derive(Default)]
-pub(crate) struct Crew {
-    /// Models whose places were given up are forgotten when somebody looks.
+pub(crate) struct SessionMakers {
+    /// A model whose place was given up is forgotten at the next look.
     models: Vec<(ModelId, Weak<MakeSession>)>,
 }
 
@@ -47,8 +47,8 @@ pub enum GrowError {
     Fixed,
 }
 
-impl Crew {
-    /// Whoever comes needs a session of this model, for as long as it has its place.
+impl SessionMakers {
+    /// New executors need a session of this model for as long as it has its place.
     pub(crate) fn learn(&mut self, model: ModelId, make: &Arc<MakeSession>) {
         self.models.push((model, Arc::downgrade(make)));
     }
@@ -64,11 +64,11 @@ impl Crew {
 impl Pool {
     /// Executors come until there are `to`, or as many as there can be. Returns how many came.
     pub fn grow(&self, to: usize) -> Result<usize, GrowError> {
-        let mut crew = self.crew();
+        let mut makers = self.session_makers();
         let mut came = 0;
         while self.executors() < to {
-            let Some(executor) = self.premises.roster.vacant(self.executors_max) else { break };
-            self.admit(&mut crew, executor, executor.index(), CLASS)?;
+            let Some(executor) = self.context.roster.vacant(self.executors_max) else { break };
+            self.admit(&mut makers, executor, executor.index(), CLASS)?;
             came += 1;
         }
         Ok(came)
@@ -76,67 +76,68 @@ impl Pool {
 
     /// Executors leave until there are `to`. Returns how many left.
     pub fn shrink(&self, to: usize) -> usize {
-        let crew = self.crew();
+        let makers = self.session_makers();
         let active = self.executors_list();
         let surplus = active.iter().skip(to).rev();
-        surplus.filter(|&&(executor, ..)| self.let_go(&crew, executor)).count()
+        surplus.filter(|&&(executor, ..)| self.let_go(&makers, executor)).count()
     }
 
-    /// An executor comes, whose sessions are made for this origin, and whose batches take what profiles of this class say. It has
-    /// the lowest id that is vacant.
+    /// An executor comes. Its sessions are made for this origin, and its batches take as long as
+    /// the profiles of this class say. It gets the lowest vacant id.
     pub fn join(&self, origin: usize, class: ClassId) -> Result<ExecutorId, GrowError> {
-        if !self.premises.inbox.takes_back() {
+        if !self.context.inbox.takes_back() {
             return Err(GrowError::Fixed);
         }
-        let mut crew = self.crew();
-        let vacant = self.premises.roster.vacant(self.executors_max);
+        let mut makers = self.session_makers();
+        let vacant = self.context.roster.vacant(self.executors_max);
         let full = || GrowError::Full { pool: self.name().to_owned(), most: self.executors_max };
         let executor = vacant.ok_or_else(full)?;
-        self.admit(&mut crew, executor, origin, class)?;
+        self.admit(&mut makers, executor, origin, class)?;
         Ok(executor)
     }
 
-    /// An executor takes no more batches, finishes what it has, and ends. False, if it has left or broke before, or where
-    /// executors do not come and go.
+    /// An executor takes no more batches, finishes what it has, and ends. False if it left or broke
+    /// before, or where executors do not come and go.
     pub fn leave(&self, executor: ExecutorId) -> bool {
-        self.let_go(&self.crew(), executor)
+        self.let_go(&self.session_makers(), executor)
     }
 
-    /// Those who take batches: who, of which origin, of which class.
+    /// The executors that take batches, each with its origin and its class.
     pub fn executors_list(&self) -> Vec<(ExecutorId, usize, ClassId)> {
-        self.premises.roster.active()
+        self.context.roster.active()
     }
 
     fn admit(
         &self,
-        crew: &mut Crew,
+        makers: &mut SessionMakers,
         executor: ExecutorId,
         origin: usize,
         class: ClassId,
     ) -> Result<(), GrowError> {
-        let sessions = crew.sessions(origin)?;
-        let (hand, work) = crossbeam_channel::unbounded();
-        self.premises.hire(executor, origin, class, work)?;
-        self.send(Message::Join { executor, class, hand, sessions });
+        let sessions = makers.sessions(origin)?;
+        let (sender, work) = crossbeam_channel::unbounded();
+        self.context.spawn_executor(executor, origin, class, work)?;
+        self.send(Message::Join { executor, class, sender, sessions });
         Ok(())
     }
 
-    /// While the crew is held nobody else can come in its place, so that the message is about the one it means.
-    fn let_go(&self, _crew: &Crew, executor: ExecutorId) -> bool {
-        let leaves = self.premises.inbox.takes_back() && self.premises.roster.leave(executor);
+    /// While the makers are locked no other executor can get its id, so the message is about the
+    /// right one.
+    fn let_go(&self, _makers: &SessionMakers, executor: ExecutorId) -> bool {
+        let leaves = self.context.inbox.takes_back() && self.context.roster.leave(executor);
         if leaves {
             self.send(Message::Leave { executor });
         }
         leaves
     }
 
-    pub(crate) fn crew(&self) -> MutexGuard<'_, Crew> {
-        self.crew.lock().expect("nothing panics with it")
+    pub(crate) fn session_makers(&self) -> MutexGuard<'_, SessionMakers> {
+        self.makers.lock().expect("nothing panics with it")
     }
 }
 
-impl fmt::Debug for Crew {
+impl fmt::Debug for SessionMakers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Crew").field("models", &self.models.len()).finish()
+        f.debug_struct("SessionMakers").field("models", &self.models.len()).finish()
     }
 }
