@@ -4,7 +4,6 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, select_biased};
 
@@ -16,7 +15,8 @@ pub(crate) struct Ahead {
     begun: Sender<(Batch, Begun)>,
     /// Nothing ever comes: its other end is dropped when a batch is found lost.
     intact: Receiver<Infallible>,
-    thread: JoinHandle<Vec<Batch>>,
+    /// Comes when the thread ends.
+    lost: Receiver<Vec<Batch>>,
 }
 
 impl Ahead {
@@ -25,11 +25,14 @@ impl Ahead {
         let (alive, intact) = crossbeam_channel::bounded(0);
         let name = format!("{}-{}-end", handle.context.pool, handle.executor);
         let handle = handle.clone();
-        let thread = thread::Builder::new()
-            .name(name)
-            .stack_size(STACK)
-            .spawn(move || await_all(&handle, &received, alive))?;
-        Ok(Self { begun, intact, thread })
+        let (ended, lost) = crossbeam_channel::bounded(1);
+        let runtime = handle.context.runtime.clone();
+        let body = move || {
+            // The executor takes it, unless the process ends.
+            let _ = ended.send(await_all(&handle, &received, alive));
+        };
+        runtime.start(name, Some(STACK), Box::new(body))?;
+        Ok(Self { begun, intact, lost })
     }
 
     /// One more batch, behind those before it.
@@ -49,7 +52,7 @@ impl Ahead {
     /// Waits for what was begun. Gives the batches that were lost, in order.
     pub(crate) fn end(self) -> Vec<Batch> {
         drop(self.begun);
-        self.thread.join().expect("a panic ends the process")
+        self.lost.recv().expect("a panic ends the process")
     }
 }
 

@@ -1,19 +1,21 @@
 //! The dispatcher in one piece, against the clock: it is told what happened, and what it asks is
 //! done.
 
+use std::sync::Arc;
+
 use fermata_core::{ExecutorId, Time};
 use fermata_dispatch::{Actions, Dispatch, Event};
 use fermata_recording::Recorder;
+use fermata_scheduler::Runtime;
 
 use crate::CLASS;
-use crate::clock::Clock;
 use crate::effects::Effects;
 use crate::margin::{LATE_MIN, Lateness, Learner};
 use crate::message::{Lost, Message};
 
 pub(crate) struct Driver {
     dispatcher: Box<dyn Dispatch>,
-    clock: Clock,
+    runtime: Arc<dyn Runtime>,
     effects: Effects,
     recorder: Option<Recorder>,
     actions: Actions,
@@ -26,13 +28,13 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn new(
         dispatcher: Box<dyn Dispatch>,
-        clock: Clock,
+        runtime: Arc<dyn Runtime>,
         effects: Effects,
         recorder: Option<Recorder>,
         learner: Learner,
     ) -> Self {
         let (actions, lateness) = (Actions::default(), Lateness::new());
-        Self { dispatcher, clock, effects, recorder, actions, learner, lateness, over: false }
+        Self { dispatcher, runtime, effects, recorder, actions, learner, lateness, over: false }
     }
 
     /// The executors join.
@@ -50,7 +52,7 @@ impl Driver {
 
     /// Does what is due.
     pub(crate) fn keep_up(&mut self) {
-        if self.dispatcher.next_wakeup() <= self.clock.now() {
+        if self.dispatcher.next_wakeup() <= self.runtime.now() {
             self.handle(Event::Wakeup);
         }
     }
@@ -69,7 +71,7 @@ impl Driver {
 
     /// Learns how punctually the timer is woken.
     pub(crate) fn note_wakeup(&mut self, due: Time) {
-        if let Some(by) = self.lateness.note(self.clock.now() - due) {
+        if let Some(by) = self.lateness.note(self.runtime.now() - due) {
             self.handle(Event::Late { by });
         }
     }
@@ -88,7 +90,7 @@ impl Driver {
             Message::Ran(ran) => {
                 self.learner.note(ran.overrun, ran.size);
                 self.handle(Event::Done { executor: ran.executor });
-                if let Some(spec) = self.effects.ran(self.clock.now(), &ran) {
+                if let Some(spec) = self.effects.ran(self.runtime.now(), &ran) {
                     self.handle(Event::Profile { model: ran.model, spec });
                 }
             }
@@ -153,7 +155,7 @@ impl Driver {
     /// The one place where the dispatcher is told something. `name` is that of a model that is
     /// added.
     fn handle_named(&mut self, event: Event, name: &str) {
-        let now = self.clock.now();
+        let now = self.runtime.now();
         if let Some(recorder) = &mut self.recorder {
             recorder.event(now, &event, name);
         }

@@ -5,7 +5,6 @@
 //! request is either answered or given back.
 
 use std::io;
-use std::thread;
 
 use crossbeam_channel::Receiver;
 use fermata_core::{ClassId, ExecutorId, Span};
@@ -28,11 +27,12 @@ impl ExecutorContext {
         let handle = ExecutorHandle { executor, class, context: self.clone() };
         let state = State { handle, sessions: Vec::new(), inputs: Vec::new(), ahead: None };
         let name = format!("{}-{executor}", self.pool);
-        thread::Builder::new().name(name).stack_size(STACK).spawn(move || {
+        let body = move || {
             // The thread that spawns an executor may be one that yields to others.
             let _ = fermata_engine::thread::yield_to_nobody();
             state.drive(work, origin);
-        })?;
+        };
+        self.runtime.start(name, Some(STACK), Box::new(body))?;
         self.roster.enter(executor, origin, class);
         Ok(())
     }
@@ -104,8 +104,8 @@ impl State {
     /// Begins a batch, or runs it where its session takes none ahead.
     fn begin(&mut self, batch: &mut Batch) -> Begun {
         self.inputs.extend(batch.open().map(|ticket| ticket.owner.take_inputs()));
-        let clock = self.handle.context.clock;
-        let began = clock.now();
+        let runtime = &self.handle.context.runtime;
+        let began = runtime.now();
         if self.inputs.is_empty() {
             return Begun::Ended { began, took: Span::ZERO, outputs: Ok(Vec::new()) };
         }
@@ -116,10 +116,10 @@ impl State {
             Some(Err(error)) => Begun::Ended { began, took: Span::ZERO, outputs: Err(error) },
             None => {
                 let outputs = session.run(&self.inputs);
-                Begun::Ended { began, took: clock.now() - began, outputs }
+                Begun::Ended { began, took: runtime.now() - began, outputs }
             }
         };
-        let (took, size) = (clock.now() - began, self.inputs.len());
+        let (took, size) = (runtime.now() - began, self.inputs.len());
         tracing::trace!(executor = %self.handle.executor, size, ?took, "a batch was begun");
         if let Begun::Ended { outputs: Ok(_), .. } = begun {
             self.inputs.clear();

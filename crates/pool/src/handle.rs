@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use fermata_core::{ClassId, ExecutorId, Span, Time};
 use fermata_engine::{EngineError, Outputs, Running};
+use fermata_scheduler::Runtime;
 
 use crate::OnLost;
-use crate::clock::Clock;
 use crate::gauges::Gauges;
 use crate::inbox::Inbox;
 use crate::message::{Batch, Message, Ran};
@@ -29,7 +29,7 @@ pub(crate) enum Begun {
 #[derive(Clone)]
 pub(crate) struct ExecutorContext {
     pub(crate) pool: Arc<str>,
-    pub(crate) clock: Clock,
+    pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) inbox: Inbox,
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) roster: Arc<Roster>,
@@ -61,11 +61,11 @@ impl ExecutorHandle {
                 let ended = running.wait();
                 let took = ended.as_ref().map_or(Span::ZERO, |ended| ended.took);
                 // That it waited for others on the device was part of the queue.
-                let began = self.context.clock.now() - took;
+                let began = self.context.runtime.now() - took;
                 (began, took, ended.map(|ended| ended.outputs))
             }
         };
-        let ExecutorContext { clock, inbox, gauges, .. } = &self.context;
+        let ExecutorContext { runtime, inbox, gauges, .. } = &self.context;
         if matches!(outputs, Err(EngineError::Lost(_))) && inbox.takes_back() {
             return Err(batch);
         }
@@ -79,7 +79,7 @@ impl ExecutorHandle {
         }
         let planned = batch.start + if batch.spread { took } else { latency };
         let tell = || {
-            let now = clock.now();
+            let now = runtime.now();
             let overrun = now - planned;
             tracing::trace!(
                 %executor, %model, size, ?now, ?planned, ?took, ?latency, "a batch ended"

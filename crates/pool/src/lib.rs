@@ -7,7 +7,6 @@
 //! and no metric of a model.
 
 mod ahead;
-mod clock;
 mod driver;
 mod effects;
 mod executor;
@@ -32,13 +31,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
-use std::thread::JoinHandle;
 
 use fermata_core::{ClassId, ExecutorId, Span};
 use fermata_dispatch::{Network, Policy, Rules};
 use fermata_recording::Recorder;
+use fermata_scheduler::{Runtime, Started};
 
-pub use clock::{Clock, span};
 pub use executors::{GrowError, MakeSession};
 pub use gauges::Gauges;
 pub use learner::{ProfileLearner, Profiles};
@@ -99,12 +97,12 @@ pub struct Pool {
     limits: Arc<Limits>,
     margin: Arc<Margin>,
     next_request: AtomicU64,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<Box<dyn Started>>>,
 }
 
 impl Pool {
     /// Starts the threads.
-    pub fn start(config: PoolConfig, clock: Clock) -> io::Result<Arc<Self>> {
+    pub fn start(config: PoolConfig, runtime: Arc<dyn Runtime>) -> io::Result<Arc<Self>> {
         let PoolConfig {
             name,
             executors,
@@ -125,8 +123,8 @@ impl Pool {
             let ids = Arc::new(Ids::new(u32::MAX as usize));
             let effects = Effects::new(senders, ids.clone(), limits.clone());
             let dispatcher = policy.dispatcher(network);
-            let driver = Driver::new(dispatcher, clock, effects, recorder, learner);
-            let (driver, timer) = SharedDriver::open(driver, clock, &name)?;
+            let driver = Driver::new(dispatcher, runtime.clone(), effects, recorder, learner);
+            let (driver, timer) = SharedDriver::open(driver, &runtime, &name)?;
             (Inbox::Shared(driver), ids, vec![timer])
         } else {
             let refused = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
@@ -137,12 +135,13 @@ impl Pool {
             }
             let ids = Arc::new(Ids::new(threads::MODELS_MAX));
             let (inbox, threads) =
-                threads::start(&name, rules, scheduler_threads, clock, &senders, &ids, learner)?;
+                threads::start(&name, rules, scheduler_threads, &runtime, &senders, &ids, learner)?;
             (Inbox::Threads(inbox), ids, threads)
         };
         let gauges = Arc::new(Gauges::new(executors_max));
         let roster = Arc::default();
-        let context = ExecutorContext { pool: name.into(), clock, inbox, gauges, roster, on_lost };
+        let context =
+            ExecutorContext { pool: name.into(), runtime, inbox, gauges, roster, on_lost };
         for (executor, work) in (0..).map(ExecutorId).zip(work) {
             context.spawn_executor(executor, executor.index(), CLASS, work)?;
         }
@@ -169,9 +168,9 @@ impl Pool {
         self.policy
     }
 
-    /// The clock by which it decides.
-    pub fn clock(&self) -> Clock {
-        self.context.clock
+    /// The time and the threads that it has.
+    pub fn runtime(&self) -> &dyn Runtime {
+        &*self.context.runtime
     }
 
     /// How long before a deadline a batch should be done, for answers to be in time.
@@ -195,8 +194,7 @@ impl Pool {
         self.send(Message::Stop);
         let threads = std::mem::take(&mut *self.threads.lock().expect("nothing panics with it"));
         for thread in threads {
-            // A panic of one ended the process already.
-            let _ = thread.join();
+            thread.join();
         }
     }
 

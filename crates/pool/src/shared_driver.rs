@@ -9,14 +9,13 @@
 
 use std::io;
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::thread::{self, JoinHandle, Thread};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crossbeam_channel::{Receiver, Sender};
 use fermata_core::Time;
 use fermata_engine::thread::be_punctual;
+use fermata_scheduler::{Alarm, Runtime, Started};
 
-use crate::clock::Clock;
 use crate::driver::Driver;
 use crate::message::Message;
 
@@ -25,9 +24,9 @@ use crate::message::Message;
 pub(crate) struct SharedDriver {
     inbox: (Sender<Message>, Receiver<Message>),
     driver: Mutex<DriverState>,
-    clock: Clock,
-    /// The thread that wakes the dispatcher in time.
-    timer: OnceLock<Thread>,
+    runtime: Arc<dyn Runtime>,
+    /// Wakes the thread that wakes the dispatcher in time.
+    timer: Arc<dyn Alarm>,
 }
 
 #[derive(Debug)]
@@ -41,21 +40,19 @@ impl SharedDriver {
     /// Lets the executors join, and starts the timer.
     pub(crate) fn open(
         mut driver: Driver,
-        clock: Clock,
+        runtime: &Arc<dyn Runtime>,
         pool: &str,
-    ) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
+    ) -> io::Result<(Arc<Self>, Box<dyn Started>)> {
         driver.begin();
         let shared = Arc::new(Self {
             inbox: crossbeam_channel::unbounded(),
             driver: Mutex::new(DriverState { driver, armed: Time::START }),
-            clock,
-            timer: OnceLock::new(),
+            timer: runtime.alarm(),
+            runtime: runtime.clone(),
         });
-        let timer = thread::Builder::new().name(format!("{pool}-dispatch")).spawn({
-            let shared = shared.clone();
-            move || shared.keep_time()
-        })?;
-        shared.timer.get_or_init(|| timer.thread().clone());
+        let timed = shared.clone();
+        let keep_time = Box::new(move || timed.keep_time());
+        let timer = runtime.start(format!("{pool}-dispatch"), None, keep_time)?;
         Ok((shared, timer))
     }
 
@@ -96,8 +93,8 @@ impl SharedDriver {
             state.armed = next;
         }
         drop(state);
-        if sooner && let Some(timer) = self.timer.get() {
-            timer.unpark();
+        if sooner {
+            self.timer.ring();
         }
     }
 
@@ -107,7 +104,7 @@ impl SharedDriver {
         let mut due = Time::NEVER;
         loop {
             let mut state = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
-            if due <= self.clock.now() {
+            if due <= self.runtime.now() {
                 state.driver.note_wakeup(due);
                 state.driver.keep_up();
             }
@@ -126,10 +123,7 @@ impl SharedDriver {
                 self.work(state);
                 continue;
             }
-            match self.clock.until(due) {
-                Some(left) => thread::park_timeout(left),
-                None => thread::park(),
-            }
+            self.timer.wait(due);
         }
     }
 }

@@ -10,10 +10,15 @@ use crossbeam_channel::{Receiver, Sender};
 use fermata_core::Profile;
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{EngineError, Inputs, Outputs, Running, Session};
+use fermata_scheduler::RealTime;
 
 use self::devices::{PATIENCE, POISON, Underway, World};
 use self::net::{ask, assert_answered, failure, had_no_time, serve};
 use super::*;
+
+fn real_time() -> Arc<dyn Runtime> {
+    Arc::new(RealTime::start())
+}
 
 fn config(scheduler_threads: usize) -> PoolConfig {
     PoolConfig {
@@ -39,7 +44,7 @@ fn add(pool: &Arc<Pool>) -> Result<Place, PlaceError> {
 #[test]
 fn a_pool_that_was_stopped_takes_no_more_models() {
     for threads in [0, 1, 3] {
-        let pool = Pool::start(config(threads), Clock::start()).unwrap();
+        let pool = Pool::start(config(threads), real_time()).unwrap();
         let early = add(&pool);
         assert!(early.is_ok());
         pool.stop();
@@ -49,7 +54,7 @@ fn a_pool_that_was_stopped_takes_no_more_models() {
 
 #[test]
 fn threads_refuse_one_model_more_than_they_have_room_for() {
-    let pool = Pool::start(config(3), Clock::start()).unwrap();
+    let pool = Pool::start(config(3), real_time()).unwrap();
     let mut places: Vec<_> = (0..threads::MODELS_MAX).map(|_| add(&pool).unwrap()).collect();
     assert!(add(&pool).unwrap_err().to_string().starts_with("too many models for"));
     places.pop();
@@ -66,8 +71,7 @@ fn what_needs_one_dispatcher_is_not_decided_on_threads() {
     assert!(in_pieces(Policy::FERMATA, true, false).unwrap_err().contains("--record"));
     assert!(in_pieces(Policy::FERMATA, false, true).unwrap_err().contains("planning"));
     assert!(in_pieces(Policy::Clockwork, false, false).is_err());
-    let refused =
-        Pool::start(PoolConfig { policy: Policy::Clockwork, ..config(1) }, Clock::start());
+    let refused = Pool::start(PoolConfig { policy: Policy::Clockwork, ..config(1) }, real_time());
     assert!(refused.is_err());
 }
 
@@ -368,7 +372,7 @@ async fn every_request_leaves_once_while_executors_come_go_and_break() {
 async fn without_executors_requests_are_dropped_in_time_and_with_one_they_are_served_again() {
     for policy in [Policy::FERMATA, Policy::Rules(Rules::EAGER), Policy::Clockwork] {
         let config = PoolConfig { executors: 1, executors_max: 1, policy, ..config(0) };
-        let pool = Pool::start(config, Clock::start()).unwrap();
+        let pool = Pool::start(config, real_time()).unwrap();
         let net = serve(&pool, plain(), 50.0);
         // What the only executor had when it broke has nowhere to go.
         let asked: Vec<_> = (0..5).map(|value| ask(&net, value)).collect();
@@ -388,8 +392,7 @@ async fn without_executors_requests_are_dropped_in_time_and_with_one_they_are_se
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_threads_batches_of_a_broken_executor_fail_and_nobody_comes_or_goes() {
-    let pool =
-        Pool::start(PoolConfig { executors: 1, executors_max: 1, ..config(1) }, Clock::start());
+    let pool = Pool::start(PoolConfig { executors: 1, executors_max: 1, ..config(1) }, real_time());
     let pool = pool.unwrap();
     let net = serve(&pool, plain(), 60_000.0);
     assert_eq!(failure(ask(&net, 1).await.unwrap()), "the device is gone");
@@ -402,6 +405,6 @@ async fn on_threads_batches_of_a_broken_executor_fail_and_nobody_comes_or_goes()
     assert!(error.to_string().ends_with("one class of executors only"), "{error}");
     pool.stop();
     let network = Network { ctrl: Span(1), ..Network::default() };
-    let refused = Pool::start(PoolConfig { network, ..config(1) }, Clock::start());
+    let refused = Pool::start(PoolConfig { network, ..config(1) }, real_time());
     assert_eq!(refused.unwrap_err().to_string(), AHEAD_IN_PIECES);
 }

@@ -10,6 +10,7 @@ mod latest;
 mod link;
 mod mailbox;
 mod rank_side;
+mod runtime;
 mod sync;
 #[cfg(not(loom))]
 pub mod trial;
@@ -19,3 +20,4 @@ pub use latest::Latest;
 pub use link::{HubEnd, Room, ShardEnd, link};
 pub use mailbox::Mailbox;
 pub use rank_side::{Executors, RankSide};
+pub use runtime::{Alarm, RealTime, Runtime, Started, span};

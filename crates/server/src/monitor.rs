@@ -6,7 +6,8 @@ use std::time::SystemTime;
 
 use fermata_core::{Span, Time};
 use fermata_dispatch::Spare;
-use fermata_pool::{Pool, span};
+use fermata_pool::Pool;
+use fermata_scheduler::span;
 
 use crate::metrics::{Advice, Advisor, Change, Outcome, classes, filled_load};
 use crate::planning::PlanHistory;
@@ -77,7 +78,7 @@ impl Monitor {
         let mut left = self.left.lock().expect("nothing panics with it");
         let before = std::mem::take(&mut left.counts);
         let pools = self.service.pools();
-        let Some(now) = pools.first().map(|pool| pool.clock().now()) else { return };
+        let Some(now) = pools.first().map(|pool| pool.runtime().now()) else { return };
         let since = left.at.map_or(0.0, |then| (now - then).as_secs());
         left.at = Some(now);
         let classes: Vec<_> = pools

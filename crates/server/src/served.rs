@@ -9,8 +9,9 @@ use std::time::Duration;
 use fermata_core::Span;
 use fermata_dispatch::DropReason;
 use fermata_engine::{Outputs, Signature, Tensor};
-use fermata_pool::{Guard, Place, PlaceError, Pool, Refused, span};
+use fermata_pool::{Guard, Place, PlaceError, Pool, Refused};
 use fermata_protocol::proto;
+use fermata_scheduler::span;
 use tokio::sync::watch;
 use tokio::time::timeout_at;
 
@@ -178,8 +179,8 @@ impl Served {
         }
         count.sample = self.online.sample(&self.place, kind, &inputs, rows);
         let pool = self.place.pool();
-        let came = pool.clock().time(arrival);
-        let deadline = pool.clock().time(due) - reserve(span(wait), pool.margin());
+        let came = pool.runtime().time(arrival);
+        let deadline = pool.runtime().time(due) - reserve(span(wait), pool.margin());
         let submit = |inputs: Vec<Tensor>| {
             let (row, waiting) = Row::new(self.clone(), came, inputs);
             Pending { guard: self.place.submit(deadline, kind, row), waiting }

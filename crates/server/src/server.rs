@@ -9,8 +9,9 @@ use std::time::Duration;
 use fermata_core::Span;
 use fermata_dispatch::{Network, Policy, Spare};
 use fermata_engine::{Engine, EngineError};
-use fermata_pool::{Clock, Pool, PoolConfig};
+use fermata_pool::{Pool, PoolConfig};
 use fermata_recording::Recording;
+use fermata_scheduler::RealTime;
 use tokio::net::TcpListener;
 
 use crate::control::{self, Control};
@@ -164,7 +165,7 @@ pub(crate) async fn serve(
                 .map_err(|source| ServeError::Record { path: path.clone(), source })?,
         ),
     };
-    let clock = Clock::start();
+    let clock = RealTime::start();
     let (margin, scheduler_threads) = (config.margin, config.scheduler_threads);
     let fixed = policy_of(config.policy, config.spare, false);
     let planned = policy_of(config.policy, config.spare, true);
@@ -181,7 +182,7 @@ pub(crate) async fn serve(
             recorder,
             scheduler_threads,
         };
-        Pool::start(config, clock)
+        Pool::start(config, Arc::new(clock))
     };
     let mut recorder = |name: &str, network| {
         recording.as_mut().map(|recording| recording.pool(name, fixed, network))
@@ -208,7 +209,7 @@ pub(crate) async fn serve(
                     // Shares come and go, which needs the dispatcher in one piece.
                     scheduler_threads: 0,
                 };
-                Pool::start(config, clock)
+                Pool::start(config, Arc::new(clock))
             };
             Some(Gpus::start(setup, start)?)
         }

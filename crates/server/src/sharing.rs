@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fermata_core::{Span, Time};
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{Cut, Gpu};
-use fermata_pool::{Clock, span};
+use fermata_scheduler::{RealTime, Runtime, span};
 
 use crate::gpu::{
     By, Candidate, Classes, Gpus, NETWORK, OnGpus, Question, Share, SharePlan, Site, Weigh, choose,
@@ -31,7 +31,7 @@ pub(crate) struct Sharing {
     service: Arc<Service>,
     gpus: Arc<Gpus>,
     plan: SharePlan,
-    clock: Clock,
+    clock: RealTime,
     meter: Meter,
     due: Due,
 }
@@ -42,7 +42,7 @@ impl Sharing {
         service: Arc<Service>,
         gpus: Arc<Gpus>,
         plan: SharePlan,
-        clock: Clock,
+        clock: RealTime,
     ) -> Self {
         let epoch = span(plan.epoch);
         let meter = Meter::new(epoch, Span(epoch.0 / LATELY_PART));

@@ -103,7 +103,7 @@ impl World {
             on_lost: Some(on_lost),
             ..super::config(0)
         };
-        let pool = Pool::start(config, Clock::start()).unwrap();
+        let pool = Pool::start(config, super::real_time()).unwrap();
         let (sender, given) = crossbeam_channel::unbounded();
         let make: Arc<MakeSession> =
             Arc::new(move |origin| Ok(Box::new(Device { origin, given: sender.clone() }) as _));

@@ -98,8 +98,8 @@ impl Net {
         let (inputs, reply) = (Mutex::new(inputs), Mutex::new(Some(reply)));
         let owner = Arc::new(Request { net: self.clone(), inputs, reply });
         let pool = self.place.pool();
-        let slo = span(self.slo);
-        let deadline = pool.clock().now() + (slo - pool.margin().min(Span(slo.0 / 8)));
+        let slo = Span(self.slo.as_nanos() as u64);
+        let deadline = pool.runtime().now() + (slo - pool.margin().min(Span(slo.0 / 8)));
         let mut guard = self.place.submit(deadline, KindId::default(), owner);
         let result = tokio::time::timeout(self.slo, result).await;
         let result = result.map_err(|_| Unanswered::Missed)?;

@@ -11,17 +11,15 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::Sender;
 use fermata_core::{ExecutorId, ModelId};
 use fermata_dispatch::{Hub, Network, Rules};
-use fermata_scheduler::{Bell, RankSide, Room, link};
+use fermata_scheduler::{Bell, RankSide, Room, Runtime, Started, link};
 
 use self::model::ModelThread;
 use self::rank::{RankThread, Report};
 use crate::CLASS;
-use crate::clock::Clock;
 use crate::effects::Effects;
 use crate::ids::Ids;
 use crate::margin::{LATE_MIN, Learner};
@@ -30,6 +28,9 @@ use crate::message::{Message, Work};
 /// How many models there is room for: what lies between the threads has a place for each from the
 /// start.
 pub(crate) const MODELS_MAX: usize = 4096;
+
+/// Threads whose end can be waited for.
+type StartedThreads = Vec<Box<dyn Started>>;
 
 /// The ways into a pool's threads.
 pub(crate) struct Threads {
@@ -118,11 +119,11 @@ pub(crate) fn start(
     pool: &str,
     rules: Rules,
     count: usize,
-    clock: Clock,
+    runtime: &Arc<dyn Runtime>,
     senders: &[Sender<Work>],
     ids: &Arc<Ids>,
     learner: Learner,
-) -> io::Result<(Arc<Threads>, Vec<JoinHandle<()>>)> {
+) -> io::Result<(Arc<Threads>, StartedThreads)> {
     let bells: Vec<Arc<Bell>> = (0..count).map(|_| Arc::default()).collect();
     let working = AtomicUsize::new(count);
     let closing = Arc::new(Closing { working, bells: bells.clone() });
@@ -143,21 +144,30 @@ pub(crate) fn start(
         models.push(Door { sender, bell: bell.clone() });
         let effects = Effects::new(senders.to_vec(), ids.clone(), Arc::default());
         let (rank, closing) = (rank.clone(), closing.clone());
-        let thread =
-            ModelThread::new(&room, rules, end, inbox, bell, effects, rank, closing, clock);
-        handles.push(spawn(format!("{pool}-m{index}"), move || thread.drive())?);
+        let thread = ModelThread::new(
+            &room,
+            rules,
+            end,
+            inbox,
+            bell,
+            effects,
+            rank,
+            closing,
+            runtime.clone(),
+        );
+        handles.push(runtime.start(
+            format!("{pool}-m{index}"),
+            None,
+            Box::new(move || thread.drive()),
+        )?);
     }
     let mut hub = Hub::new(Network::default());
     hub.set_slack(LATE_MIN);
     for executor in (0..senders.len() as u32).map(ExecutorId) {
-        hub.join(clock.now(), executor, CLASS);
+        hub.join(runtime.now(), executor, CLASS);
     }
     let side = RankSide::new(hub, ends);
-    let thread = RankThread::new(side, reports, rank.bell.clone(), count, learner, clock);
-    handles.push(spawn(format!("{pool}-rank"), move || thread.drive())?);
+    let thread = RankThread::new(side, reports, rank.bell.clone(), count, learner, runtime.clone());
+    handles.push(runtime.start(format!("{pool}-rank"), None, Box::new(move || thread.drive()))?);
     Ok((Arc::new(Threads { models, rank }), handles))
-}
-
-fn spawn(name: String, drive: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    thread::Builder::new().name(name).spawn(drive)
 }

@@ -6,11 +6,10 @@ use crossbeam_channel::Receiver;
 use fermata_core::{Request, Time};
 use fermata_dispatch::{Actions, Network, Rules, Shard};
 use fermata_engine::thread::be_punctual;
-use fermata_scheduler::{Bell, Room, ShardEnd};
+use fermata_scheduler::{Bell, Room, Runtime, ShardEnd};
 
 use super::rank::Report;
 use super::{Closing, Door};
-use crate::clock::Clock;
 use crate::effects::Effects;
 use crate::margin::Lateness;
 use crate::message::Message;
@@ -32,7 +31,7 @@ pub(super) struct ModelThread {
     /// It has told that nothing is left.
     left: bool,
     lateness: Lateness,
-    clock: Clock,
+    runtime: Arc<dyn Runtime>,
 }
 
 impl ModelThread {
@@ -49,7 +48,7 @@ impl ModelThread {
         effects: Effects,
         rank: Door<Report>,
         closing: Arc<Closing>,
-        clock: Clock,
+        runtime: Arc<dyn Runtime>,
     ) -> Self {
         Self {
             index: room.index,
@@ -63,7 +62,7 @@ impl ModelThread {
             closing,
             left: false,
             lateness: Lateness::new(),
-            clock,
+            runtime,
         }
     }
 
@@ -87,7 +86,7 @@ impl ModelThread {
         if let Some(signal) = self.end.new_signal() {
             self.shard.set_signal(signal);
         }
-        let now = self.clock.now();
+        let now = self.runtime.now();
         let mut busy = false;
         for _ in 0..MESSAGES_OF_STEP {
             let Ok(message) = self.inbox.try_recv() else { break };
@@ -160,10 +159,10 @@ impl ModelThread {
     /// Nothing to do until something comes, or is due. Learns how punctually it is woken.
     fn sleep(&mut self) {
         let due = self.shard.next_wakeup();
-        self.bell.sleep(self.clock.until(due), || {
+        self.runtime.sleep(&self.bell, due, &|| {
             !self.inbox.is_empty() || self.end.has_work() || self.closing.is_over()
         });
-        let now = self.clock.now();
+        let now = self.runtime.now();
         if due <= now
             && let Some(by) = self.lateness.note(now - due)
         {

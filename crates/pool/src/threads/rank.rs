@@ -5,9 +5,8 @@ use std::sync::Arc;
 use crossbeam_channel::Receiver;
 use fermata_core::{ExecutorId, Span, Time};
 use fermata_engine::thread::be_punctual;
-use fermata_scheduler::{Bell, Executors, RankSide};
+use fermata_scheduler::{Bell, Executors, RankSide, Runtime};
 
-use crate::clock::Clock;
 use crate::margin::{LATE_MIN, Learner};
 
 /// What the rank thread is told, apart from what comes through the links.
@@ -24,7 +23,7 @@ pub(super) struct RankThread {
     side: RankSide,
     reports: Reports,
     bell: Arc<Bell>,
-    clock: Clock,
+    runtime: Arc<dyn Runtime>,
 }
 
 impl RankThread {
@@ -35,11 +34,11 @@ impl RankThread {
         bell: Arc<Bell>,
         threads: usize,
         learner: Learner,
-        clock: Clock,
+        runtime: Arc<dyn Runtime>,
     ) -> Self {
         let late = vec![LATE_MIN; threads];
         let reports = Reports { inbox, learner, late, slack: None, there: threads };
-        Self { side, reports, bell, clock }
+        Self { side, reports, bell, runtime }
     }
 
     /// Runs until the threads of models have ended: as long as there is one, it may wait for this
@@ -47,7 +46,7 @@ impl RankThread {
     pub(super) fn drive(mut self) {
         be_punctual();
         loop {
-            let mut busy = self.side.turn(self.clock.now(), &mut self.reports);
+            let mut busy = self.side.turn(self.runtime.now(), &mut self.reports);
             if self.reports.there == 0 {
                 return;
             }
@@ -56,9 +55,9 @@ impl RankThread {
                 self.side.hub().set_slack(slack);
             }
             if !busy {
-                let longest = self.clock.until(self.side.next_wakeup());
+                let due = self.side.next_wakeup();
                 let has_work = || !self.reports.inbox.is_empty() || self.side.has_work();
-                self.bell.sleep(longest, has_work);
+                self.runtime.sleep(&self.bell, due, &has_work);
             }
         }
     }

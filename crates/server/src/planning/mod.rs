@@ -20,7 +20,8 @@ use std::time::{Duration, SystemTime};
 use fermata_core::{Span, Time};
 use fermata_dispatch::Spare;
 use fermata_plan::{Demand, Kind, Member, Plan, Problem};
-use fermata_pool::{CLASS, Clock, Pool, span};
+use fermata_pool::{CLASS, Pool};
+use fermata_scheduler::{RealTime, Runtime, span};
 
 use crate::fleet::Limits;
 use crate::metrics::Outcome;
@@ -66,7 +67,7 @@ pub(crate) struct Planning {
     service: Arc<Service>,
     settings: Settings,
     limits: Limits,
-    clock: Clock,
+    clock: RealTime,
     trigger: ReplanTrigger,
     history: Arc<PlanHistory>,
     meter: Meter,
@@ -129,7 +130,7 @@ impl Planning {
         service: Arc<Service>,
         settings: Settings,
         limits: Limits,
-        clock: Clock,
+        clock: RealTime,
     ) -> Self {
         let epoch = span(settings.epoch);
         let now = clock.now();

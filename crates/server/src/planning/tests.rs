@@ -64,7 +64,7 @@ fn fluid(problem: &Problem, _previous: Option<&Plan>) -> Plan {
 /// A server without frontends.
 struct Bed {
     service: Arc<Service>,
-    clock: Clock,
+    clock: RealTime,
     limits: Limits,
     _folder: tempfile::TempDir,
 }
@@ -79,7 +79,7 @@ impl Bed {
             let text = "slo_ms = 5000\nengine = \"emulated\"\nalpha_ms = 2\nbeta_ms = 8\nmemory_mb = 100\n";
             std::fs::write(home.join("fermata.toml"), text).unwrap();
         }
-        let clock = Clock::start();
+        let clock = RealTime::start();
         let start = move |name: &str, executors, executors_max| {
             let config = PoolConfig {
                 name: name.to_owned(),
@@ -92,7 +92,7 @@ impl Bed {
                 recorder: None,
                 scheduler_threads: 0,
             };
-            Pool::start(config, clock)
+            Pool::start(config, Arc::new(clock))
         };
         let limits = Limits { gpus, memory: gpu_mb * 1_000_000 };
         let loader = Loader {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fermata_core::Span;
 use fermata_engine::{EngineError, Inputs, Session};
-use fermata_pool::span;
+use fermata_scheduler::span;
 use rustix::time::{ClockId, clock_gettime};
 
 /// How a run is timed.

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use fermata_core::Profile;
 use fermata_dispatch::{ModelSpec, Network, Policy};
 use fermata_engine::{DataType, Emulated, Length, Model, TensorSpec};
-use fermata_pool::{Clock, MakeSession, PoolConfig, Profiles};
+use fermata_pool::{MakeSession, PoolConfig, Profiles};
+use fermata_scheduler::RealTime;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -31,7 +32,7 @@ fn pool(scheduler_threads: usize, executors: usize) -> Arc<Pool> {
         recorder: None,
         scheduler_threads,
     };
-    Pool::start(config, Clock::start()).unwrap()
+    Pool::start(config, Arc::new(RealTime::start())).unwrap()
 }
 
 /// A model of `l(b) = b + 4` ms.

@@ -9,8 +9,9 @@ use fermata_dispatch::{ModelSpec, Network, Policy};
 use fermata_engine::{
     DataType, EngineError, Inputs, Outputs, Session, Signature, Tensor, TensorSpec,
 };
-use fermata_pool::{Clock, MakeSession, Pool, PoolConfig, Profiles};
+use fermata_pool::{MakeSession, Pool, PoolConfig, Profiles};
 use fermata_protocol::proto;
+use fermata_scheduler::RealTime;
 
 use super::*;
 use crate::inference::Call;
@@ -56,7 +57,7 @@ impl World {
             recorder: None,
             scheduler_threads,
         };
-        let pool = Pool::start(config, Clock::start()).unwrap();
+        let pool = Pool::start(config, Arc::new(RealTime::start())).unwrap();
         Self { pool, online: Online::start_limited(FAST).unwrap() }
     }
 
