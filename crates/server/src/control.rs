@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::repository::{LoadOverride, Survey, Watch};
+use fermata_repository::{LoadOverride, Survey, Watch};
+
 use crate::service::Service;
 
 /// Who decides which models are served.

@@ -15,7 +15,6 @@ pub mod monitor;
 pub mod planning;
 pub mod profiler;
 pub mod registry;
-pub mod repository;
 pub mod served;
 pub mod server;
 pub mod service;

@@ -9,6 +9,9 @@ use fermata_core::Span;
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{Emulated, Engine, EngineError, Model, Source};
 use fermata_pool::{MakeSession, Place, PlaceError, Pool, Profiles};
+use fermata_repository::{
+    Device, EngineKind, ModelEntry, RepositoryError, Resolved, Version, resolve,
+};
 
 use crate::fleet::Fleet;
 use crate::gpu::{Gpus, LoadError, OnGpu, OnGpus};
@@ -17,9 +20,6 @@ use crate::metrics::ModelMetrics;
 use crate::profiler::online::{Alone, Online, OnlineProfile};
 use crate::profiler::{self, Known, Planned, Watch, followed};
 use crate::registry::{Registry, Versions};
-use crate::repository::{
-    Device, EngineKind, ModelEntry, RepositoryError, Resolved, Version, resolve,
-};
 use crate::served::Served;
 
 /// Loads models into pools.

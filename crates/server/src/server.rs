@@ -11,6 +11,7 @@ use fermata_dispatch::{Network, Policy, Spare};
 use fermata_engine::{Engine, EngineError};
 use fermata_pool::{Pool, PoolConfig};
 use fermata_recording::Recording;
+use fermata_repository::{Repository, RepositoryError};
 use fermata_scheduler::RealTime;
 use tokio::net::TcpListener;
 
@@ -22,7 +23,6 @@ use crate::loader::Loader;
 use crate::monitor::Monitor;
 use crate::planning::{self, Planning};
 use crate::profiler::online::Online;
-use crate::repository::{Repository, RepositoryError};
 use crate::service::Service;
 use crate::sharing::Sharing;
 use crate::spare::{policy_of, spare_of};

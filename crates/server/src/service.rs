@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use fermata_pool::Pool;
 use fermata_protocol::proto;
+use fermata_repository::{LoadOverride, Repository, RepositoryError};
 
 use crate::fleet::Fleet;
 use crate::gpu::{By, Gpus, Recut, RecutError};
 use crate::inference::InferError;
 use crate::loader::Loader;
 use crate::registry::{Registry, Versions};
-use crate::repository::{LoadOverride, Repository, RepositoryError};
 use crate::served::Served;
 use crate::statistics;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fermata_core::{Profile, Span};
 use fermata_engine::Signature;
-use fermata_server::repository::{
+use fermata_repository::{
     EngineKind, ModelEntry, Repository, RepositoryError, Resolved, read_model, resolve,
 };
 
@@ -111,7 +111,7 @@ fn subjects(entry: Result<ModelEntry, RepositoryError>) -> Vec<anyhow::Result<Su
         return vec![subject.map_err(Into::into)];
     }
     let several = entry.versions.len() > 1;
-    let subject = |version: &fermata_server::repository::Version| {
+    let subject = |version: &fermata_repository::Version| {
         let name = match several {
             true => format!("{}/{}", entry.name, version.number),
             false => entry.name.clone(),

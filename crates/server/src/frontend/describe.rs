@@ -5,12 +5,12 @@ use std::sync::LazyLock;
 use fermata_engine::TensorSpec;
 use fermata_protocol::proto;
 use fermata_protocol::proto::model_metadata_response::TensorMetadata;
+use fermata_repository::LoadOverride;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 
 use super::{EXTENSIONS, Frontend, SERVER_NAME, SERVER_VERSION};
 use crate::inference::InferError;
-use crate::repository::LoadOverride;
 use crate::served::Served;
 
 impl Frontend {

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{EngineError, Signature, Source};
 use fermata_pool::{MakeSession, Place, PlaceError};
+use fermata_repository::{ModelEntry, RepositoryError, Resolved};
 
 use super::classes::Share;
 use super::model::OnGpus;
 use super::{By, Gpus};
 use crate::kinds::KindRule;
 use crate::profiler::{Known, Planned, followed, shortest_of};
-use crate::repository::{ModelEntry, RepositoryError, Resolved};
 
 /// Seats that are started again are waited for so long before a model is loaded without them.
 const PATIENCE: Duration = Duration::from_secs(30);

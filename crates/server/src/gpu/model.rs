@@ -12,12 +12,12 @@ use fermata_dispatch::ModelSpec;
 use fermata_engine::{
     EngineError, Gpu, Inputs, Outputs, Running, Session, Signature, Source, TensorSpec,
 };
+use fermata_repository::{ModelEntry, Resolved};
 
 use super::classes::Share;
 use super::estimate::estimate;
 use super::supervised::SupervisedSeat;
 use crate::profiler::{self, Cache, CacheKey, Options, Planned};
-use crate::repository::{ModelEntry, Resolved};
 use crate::served::Served;
 
 /// A version of a model on GPUs. When the last who runs it is gone, so are its sessions.

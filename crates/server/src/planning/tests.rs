@@ -8,13 +8,13 @@ use fermata_core::Profile;
 use fermata_dispatch::{Network, Policy};
 use fermata_engine::{DataType, EngineError, Tensor};
 use fermata_pool::PoolConfig;
+use fermata_repository::{LoadOverride, Repository};
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::fleet::Fleet;
 use crate::inference::Call;
 use crate::loader::Loader;
-use crate::repository::{LoadOverride, Repository};
 
 /// An estimate that is good enough to test with: first fit by memory, the busiest models together, so that a load that
 /// shifts moves them; and GPUs for batches of one.

@@ -18,6 +18,7 @@ use fermata_core::{Growth, KindId, Profile, Span, Spread, SpreadError, Time};
 use fermata_dispatch::ModelSpec;
 use fermata_engine::{Engine, EngineError, Session, Signature, Source};
 use fermata_pool::{ProfileLearner, Profiles};
+use fermata_repository::RunTime;
 
 pub use cache::{Cache, Home};
 pub use correct::Corrector;
@@ -28,7 +29,6 @@ pub use stretch::Stretch;
 pub use table::{Latency, Measured, Planned, Stop};
 
 use crate::kinds::KindRule;
-use crate::repository::RunTime;
 use online::Ledger;
 pub(crate) use watch::Watch;
 use watch::time;

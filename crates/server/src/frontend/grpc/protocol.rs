@@ -7,6 +7,7 @@ use std::time::Instant;
 use fermata_protocol::proto::grpc_inference_service_server::GrpcInferenceService;
 use fermata_protocol::proto::model_repository_parameter::ParameterChoice;
 use fermata_protocol::proto::*;
+use fermata_repository::LoadOverride;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -19,7 +20,6 @@ use crate::frontend::shared_memory::no_cuda;
 use crate::frontend::{Frontend, deadline};
 use crate::inference::InferError;
 use crate::kinds;
-use crate::repository::LoadOverride;
 
 /// The protocol's service.
 pub(crate) struct Protocol {

@@ -11,6 +11,7 @@ use axum::routing::{get, post};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use fermata_repository::LoadOverride;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -21,7 +22,6 @@ use crate::frontend::describe::{LoadParameter, load_parameter};
 use crate::frontend::settings::{Log, LogValue, TraceValues};
 use crate::frontend::shared_memory::no_cuda;
 use crate::inference::InferError;
-use crate::repository::LoadOverride;
 
 /// The routes of system and CUDA shared memory.
 pub(super) fn shared_memory() -> Router<Arc<Frontend>> {

@@ -9,11 +9,11 @@ use crossbeam_channel::Sender;
 use fermata_core::KindId;
 use fermata_engine::{Inputs, Session, Tensor};
 use fermata_pool::{MakeSession, Place};
+use fermata_repository::RunTime;
 
 use super::ledger::Ledger;
 use crate::kinds::Kinds;
 use crate::profiler::Watch;
-use crate::repository::RunTime;
 
 /// A model, its kinds of requests, and what is learned of them.
 pub(crate) struct OnlineProfile {

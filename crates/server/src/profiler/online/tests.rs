@@ -11,6 +11,7 @@ use fermata_engine::{
 };
 use fermata_pool::{MakeSession, Pool, PoolConfig, Profiles};
 use fermata_protocol::proto;
+use fermata_repository::RunTime;
 use fermata_scheduler::RealTime;
 
 use super::*;
@@ -18,7 +19,6 @@ use crate::inference::Call;
 use crate::kinds::Kinds;
 use crate::metrics::ModelMetrics;
 use crate::profiler::{Known, Watch};
-use crate::repository::RunTime;
 use crate::served::Served;
 
 /// A device that sleeps for as many milliseconds as the first byte of a request's input says; 255 fails.

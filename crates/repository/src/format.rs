@@ -1,5 +1,5 @@
-//! `config.pbtxt`: the protobuf text format, or JSON, into Triton's message. What the values mean is checked
-//! elsewhere.
+//! `config.pbtxt`: the protobuf text format, or JSON, into Triton's message. What the values mean
+//! is checked elsewhere.
 
 use std::path::Path;
 use std::str::Chars;
@@ -10,10 +10,10 @@ use miette::Diagnostic;
 use prost_reflect::text_format::ParseError;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
-use super::error::{RepositoryError, in_one_line, line_of, written_in};
+use crate::error::{RepositoryError, in_one_line, line_of, written_in};
 
 /// Reads the text of `file`.
-pub(super) fn from_text(file: &Path, text: &str) -> Result<proto::ModelConfig, RepositoryError> {
+pub(crate) fn from_text(file: &Path, text: &str) -> Result<proto::ModelConfig, RepositoryError> {
     let spelled = with_colons(text);
     let parsed = DynamicMessage::parse_text_format(descriptor(), &spelled);
     let message = parsed.map_err(|error| {
@@ -29,8 +29,9 @@ pub(super) fn from_text(file: &Path, text: &str) -> Result<proto::ModelConfig, R
     transcode(&message).map_err(|reason| RepositoryError::layout(file, reason))
 }
 
-/// The same text, line by line, with a colon between each name and the list after it. The format lets it be left
-/// out before a list of messages, as all of Triton's examples do, and our parser does not.
+/// The same text, line by line, with a colon between each name and the list after it. The format
+/// lets it be left out before a list of messages, as all of Triton's examples do, and our parser
+/// does not.
 fn with_colons(text: &str) -> String {
     let mut spelled = String::with_capacity(text.len() + 16);
     let mut characters = text.chars();
@@ -67,7 +68,7 @@ fn push_until(spelled: &mut String, characters: &mut Chars<'_>, end: char) {
 }
 
 /// Reads JSON, as it comes with a request to load a model.
-pub(super) fn from_json(json: &str) -> Result<proto::ModelConfig, RepositoryError> {
+pub(crate) fn from_json(json: &str) -> Result<proto::ModelConfig, RepositoryError> {
     let refuse = |reason: String| RepositoryError::Override { what: "config".to_owned(), reason };
     let mut reader = serde_json::Deserializer::from_str(json);
     let message = DynamicMessage::deserialize(descriptor(), &mut reader)

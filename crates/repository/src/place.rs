@@ -5,20 +5,20 @@ use std::path::Path;
 
 use fermata_protocol::proto;
 
-use super::error::RepositoryError;
+use crate::error::RepositoryError;
 
 /// One input or output of the file.
-pub(super) struct Place<'a> {
-    pub(super) file: &'a Path,
+pub(crate) struct Place<'a> {
+    pub(crate) file: &'a Path,
     /// `input` or `output`.
-    pub(super) kind: &'static str,
-    pub(super) name: &'a str,
+    pub(crate) kind: &'static str,
+    pub(crate) name: &'a str,
     /// From 1, for one without a name.
-    pub(super) number: usize,
+    pub(crate) number: usize,
 }
 
 impl<'a> Place<'a> {
-    pub(super) fn refuse(&self, key: &str, reason: impl Into<String>) -> RepositoryError {
+    pub(crate) fn refuse(&self, key: &str, reason: impl Into<String>) -> RepositoryError {
         let Self { file, kind, name, number } = self;
         let key = match name.is_empty() {
             true => format!("{kind} {number}: {key}"),
@@ -27,7 +27,7 @@ impl<'a> Place<'a> {
         RepositoryError::key(file, key, reason)
     }
 
-    pub(super) fn check_name(&self, names: &mut BTreeSet<&'a str>) -> Result<(), RepositoryError> {
+    pub(crate) fn check_name(&self, names: &mut BTreeSet<&'a str>) -> Result<(), RepositoryError> {
         if self.name.is_empty() {
             return Err(self.refuse("name", "missing"));
         }
@@ -44,7 +44,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    pub(super) fn check_dims(&self, dims: &[i64]) -> Result<(), RepositoryError> {
+    pub(crate) fn check_dims(&self, dims: &[i64]) -> Result<(), RepositoryError> {
         match dims.iter().find(|&&dim| dim != -1 && dim < 1) {
             Some(dim) => {
                 Err(self.refuse("dims", format!("{dim} is neither -1 (any length) nor above 0")))
@@ -53,7 +53,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    pub(super) fn check_reshape(
+    pub(crate) fn check_reshape(
         &self,
         reshape: Option<&proto::ModelTensorReshape>,
     ) -> Result<(), RepositoryError> {
@@ -65,7 +65,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    pub(super) fn check_unset(&self, set: bool, key: &str) -> Result<(), RepositoryError> {
+    pub(crate) fn check_unset(&self, set: bool, key: &str) -> Result<(), RepositoryError> {
         match set {
             true => Err(self.refuse(key, "is not supported")),
             false => Ok(()),

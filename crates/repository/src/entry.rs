@@ -9,11 +9,11 @@ use std::{fs, io};
 
 use fermata_protocol::proto::{self, model_version_policy::PolicyChoice};
 
-use super::error::RepositoryError;
-use super::folder::{TemporaryFolder, inside};
-use super::note::Note;
-use super::settings::{Defaults, EngineKind, Settings};
-use super::{config, format};
+use crate::error::RepositoryError;
+use crate::folder::{TemporaryFolder, inside};
+use crate::note::Note;
+use crate::settings::{Defaults, EngineKind, Settings};
+use crate::{config, format};
 
 const CONFIG_NAME: &str = "config.pbtxt";
 const MODEL_NAME: &str = "model.onnx";
@@ -36,9 +36,9 @@ pub struct ModelEntry {
     /// What has no effect.
     pub notes: Vec<Note>,
     /// Where the configuration is from, for messages.
-    pub(super) config_file: PathBuf,
+    pub(crate) config_file: PathBuf,
     /// Holds the files that came with a request to load the model.
-    pub(super) temporary: Option<Arc<TemporaryFolder>>,
+    pub(crate) temporary: Option<Arc<TemporaryFolder>>,
 }
 
 /// One version of a model.
@@ -52,18 +52,18 @@ pub struct Version {
 
 /// The parts of a model that need not be in its folder.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(crate) struct Parts {
     /// In place of the folder's `config.pbtxt`.
-    pub(super) config: Option<proto::ModelConfig>,
+    pub(crate) config: Option<proto::ModelConfig>,
     /// In place of the folder's `fermata.toml`.
-    pub(super) settings: Option<Settings>,
+    pub(crate) settings: Option<Settings>,
     /// What the folder belongs to.
-    pub(super) temporary: Option<Arc<TemporaryFolder>>,
+    pub(crate) temporary: Option<Arc<TemporaryFolder>>,
 }
 
 impl ModelEntry {
     /// Reads the model `name` in `folder`.
-    pub(super) fn read(
+    pub(crate) fn read(
         name: &str,
         folder: &Path,
         defaults: &Defaults,
@@ -213,8 +213,8 @@ fn read_labels(
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// The versions in a model's folder, by rising number. Like Triton, ignores names that are no number or begin
-/// with zero.
+/// The versions in a model's folder, by rising number. Like Triton, ignores names that are no
+/// number or begin with zero.
 fn version_numbers(folder: &Path) -> Result<Vec<u64>, RepositoryError> {
     let entries = fs::read_dir(folder).map_err(|error| RepositoryError::read(folder, &error))?;
     let mut numbers = Vec::new();

@@ -1,4 +1,5 @@
-//! What a `config.pbtxt` means: which of its fields are served, which are refused, and which are not needed.
+//! What a `config.pbtxt` means: which of its fields are served, which are refused, and which are
+//! not needed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,18 +7,18 @@ use std::path::Path;
 use fermata_engine::DataType;
 use fermata_protocol::proto::{self, model_config::SchedulingChoice, model_instance_group::Kind};
 
-use super::error::RepositoryError;
-use super::note::Note;
-use super::place::Place;
-use super::settings::Device;
+use crate::error::RepositoryError;
+use crate::note::Note;
+use crate::place::Place;
+use crate::settings::Device;
 
 /// The platform of ONNX models, as Triton names it.
-pub(super) const ONNX_PLATFORM: &str = "onnxruntime_onnx";
+pub(crate) const ONNX_PLATFORM: &str = "onnxruntime_onnx";
 /// The backend of ONNX models, as Triton names it.
-pub(super) const ONNX_BACKEND: &str = "onnxruntime";
+pub(crate) const ONNX_BACKEND: &str = "onnxruntime";
 
 /// Checks the configuration of the model `name` by itself, and says what of it is not needed.
-pub(super) fn check(
+pub(crate) fn check(
     config: &proto::ModelConfig,
     file: &Path,
     name: &str,
@@ -41,7 +42,7 @@ pub(super) fn check(
 }
 
 /// Refuses a model of another framework.
-pub(super) fn check_platform(
+pub(crate) fn check_platform(
     config: &proto::ModelConfig,
     file: &Path,
 ) -> Result<(), RepositoryError> {
@@ -59,7 +60,7 @@ pub(super) fn check_platform(
 }
 
 /// The type that a configuration names; `None` if it names none.
-pub(super) fn datatype(value: proto::DataType) -> Option<DataType> {
+pub(crate) fn datatype(value: proto::DataType) -> Option<DataType> {
     match value {
         proto::DataType::TypeInvalid => None,
         proto::DataType::TypeString => Some(DataType::Bytes),
@@ -68,7 +69,7 @@ pub(super) fn datatype(value: proto::DataType) -> Option<DataType> {
 }
 
 /// The same type in a configuration.
-pub(super) fn data_type(value: DataType) -> proto::DataType {
+pub(crate) fn data_type(value: DataType) -> proto::DataType {
     let name = match value {
         DataType::Bytes => "TYPE_STRING".to_owned(),
         other => format!("TYPE_{}", other.name()),
@@ -76,7 +77,8 @@ pub(super) fn data_type(value: DataType) -> proto::DataType {
     proto::DataType::from_str_name(&name).expect("the protocol has every type of an engine")
 }
 
-/// The first field that changes what the model computes, or how it is asked, in a way that is not served.
+/// The first field that changes what the model computes, or how it is asked, in a way that is not
+/// served.
 fn unsupported(config: &proto::ModelConfig) -> Option<(&'static str, &'static str)> {
     let decoupled = config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled);
     let agents =
@@ -147,16 +149,16 @@ fn check_outputs(outputs: &[proto::ModelOutput], file: &Path) -> Result<(), Repo
     Ok(())
 }
 
-/// What the model is to run on, where all its instances are to be on the processors. That they may be on GPUs says nothing: they are
-/// wherever there is one.
-pub(super) fn device(config: &proto::ModelConfig) -> Option<Device> {
+/// What the model is to run on, where all its instances are to be on the processors. That they may
+/// be on GPUs says nothing: they are wherever there is one.
+pub(crate) fn device(config: &proto::ModelConfig) -> Option<Device> {
     let groups = &config.instance_group;
     let on_cpu = groups.iter().all(|group| group.kind() == Kind::Cpu);
     (on_cpu && !groups.is_empty()).then_some(Device::Cpu)
 }
 
-/// Everything that has no effect. Sizes, counts and queues are what Triton needs to be told; here they follow
-/// from profile and SLO.
+/// Everything that has no effect. Sizes, counts and queues are what Triton needs to be told; here
+/// they follow from profile and SLO.
 fn notes(config: &proto::ModelConfig) -> Vec<Note> {
     let batching = matches!(config.scheduling_choice, Some(SchedulingChoice::DynamicBatching(_)));
     let cached = config.response_cache.as_ref().is_some_and(|cache| cache.enable);

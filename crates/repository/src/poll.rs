@@ -1,5 +1,5 @@
-//! What has changed in a repository since it was last looked at, by names, sizes and times of files: cheap, and
-//! nothing is read.
+//! What has changed in a repository since it was last looked at, by names, sizes and times of
+//! files: cheap, and nothing is read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,8 +51,8 @@ pub fn diff(previous: &Survey, now: &Survey) -> Changes {
     }
 }
 
-/// Tells of a change once it has been seen twice: a model that is still being copied, or is being replaced, looks
-/// different each time.
+/// Tells of a change once it has been seen twice: a model that is still being copied, or is being
+/// replaced, looks different each time.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// What was last told.
@@ -85,9 +85,9 @@ impl Watch {
 }
 
 impl Fingerprint {
-    /// Of a model's folder and of files elsewhere on which the model depends. What cannot be read counts as
-    /// not there.
-    pub(super) fn of(folder: &Path, others: &[&Path]) -> Self {
+    /// Of a model's folder and of files elsewhere on which the model depends. What cannot be read
+    /// counts as not there.
+    pub(crate) fn of(folder: &Path, others: &[&Path]) -> Self {
         let mut digest = Sha256::new();
         add_folder(&mut digest, folder, 0);
         others.iter().for_each(|file| add_file(&mut digest, file));
@@ -101,7 +101,8 @@ fn add_folder(digest: &mut Sha256, folder: &Path, depth: usize) {
     paths.sort_unstable();
     for path in paths {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        // Hidden files are not the model's: the profile is kept in one, and its writing is no change.
+        // Hidden files are not the model's: the profile is kept in one, and its writing is no
+        // change.
         if name.starts_with(b".") {
             continue;
         }

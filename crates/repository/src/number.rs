@@ -4,13 +4,13 @@ use std::path::Path;
 
 use fermata_core::Span;
 
-use super::error::RepositoryError;
+use crate::error::RepositoryError;
 
 /// Thirty years: longer latencies and objectives are slips of the keyboard.
 const MS_MAX: f64 = 1e12;
 
 /// A number above zero.
-pub(super) fn positive(file: &Path, key: &str, value: f64) -> Result<f64, RepositoryError> {
+pub(crate) fn positive(file: &Path, key: &str, value: f64) -> Result<f64, RepositoryError> {
     // What rounds to no time at all is none.
     if value <= MS_MAX && Span::from_ms(value) > Span::ZERO {
         return Ok(value);
@@ -23,7 +23,7 @@ pub(super) fn positive(file: &Path, key: &str, value: f64) -> Result<f64, Reposi
 }
 
 /// A number of zero or more.
-pub(super) fn not_negative(file: &Path, key: &str, value: f64) -> Result<f64, RepositoryError> {
+pub(crate) fn not_negative(file: &Path, key: &str, value: f64) -> Result<f64, RepositoryError> {
     if (0.0..=MS_MAX).contains(&value) {
         return Ok(value);
     }

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a model of the repository. Cheap enough to keep: the index shows it until it is mended.
+/// What is wrong with a model of the repository. Cheap enough to keep: the index shows it until it
+/// is mended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepositoryError {
     /// A value in a file.
@@ -53,32 +54,33 @@ pub enum RepositoryError {
 }
 
 impl RepositoryError {
-    pub(super) fn key(file: &Path, key: impl Into<String>, reason: impl Into<String>) -> Self {
+    pub(crate) fn key(file: &Path, key: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Key { file: file.to_owned(), key: key.into(), reason: reason.into() }
     }
 
-    pub(crate) fn layout(path: &Path, reason: impl Into<String>) -> Self {
+    /// What is wrong with a folder or a file as a whole.
+    pub fn layout(path: &Path, reason: impl Into<String>) -> Self {
         Self::Layout { path: path.to_owned(), reason: reason.into() }
     }
 
-    pub(super) fn read(path: &Path, error: &io::Error) -> Self {
+    pub(crate) fn read(path: &Path, error: &io::Error) -> Self {
         Self::Read { path: path.to_owned(), reason: error.to_string() }
     }
 }
 
 /// A message of several lines as one.
-pub(super) fn in_one_line(message: &str) -> String {
+pub(crate) fn in_one_line(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(", ")
 }
 
 /// In which line of a text a place is, from 1.
-pub(super) fn line_of(text: &str, offset: usize) -> usize {
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text.get(..offset.min(text.len())).unwrap_or_default().matches('\n').count() + 1
 }
 
 /// What is written in a line, shortened; `None` if it is empty.
-pub(super) fn written_in(text: &str, line: usize) -> Option<String> {
+pub(crate) fn written_in(text: &str, line: usize) -> Option<String> {
     let written = text.lines().nth(line - 1)?.trim();
     (!written.is_empty())
         .then(|| written.chars().take(60).collect::<String>().escape_debug().to_string())

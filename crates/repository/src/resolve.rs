@@ -8,18 +8,18 @@ use fermata_core::{Profile, Span};
 use fermata_engine::{DataType, Signature, TensorSpec};
 use fermata_protocol::proto::{self, model_version_policy};
 
-use super::config;
-use super::entry::ModelEntry;
-use super::error::RepositoryError;
-use super::note::Note;
-use super::place::Place;
-use super::settings::EngineKind;
+use crate::config;
+use crate::entry::ModelEntry;
+use crate::error::RepositoryError;
+use crate::note::Note;
+use crate::place::Place;
+use crate::settings::EngineKind;
 
 /// All that must be known to serve a version of a model.
 #[derive(Clone, Debug)]
 pub struct Resolved {
-    /// What goes in and what comes out. For a model of a file, its largest batch is what the configuration or
-    /// the file allows; its profile may end sooner.
+    /// What goes in and what comes out. For a model of a file, its largest batch is what the
+    /// configuration or the file allows; its profile may end sooner.
     pub signature: Signature,
     /// The configuration, completed from the file.
     pub config: proto::ModelConfig,
@@ -37,7 +37,8 @@ pub struct Resolved {
     pub notes: Vec<Note>,
 }
 
-/// Brings a model's files together. `file` is what its model file says; an emulated model needs none.
+/// Brings a model's files together. `file` is what its model file says; an emulated model needs
+/// none.
 pub fn resolve(entry: &ModelEntry, file: Option<&Signature>) -> Result<Resolved, RepositoryError> {
     let (signature, engine) = match &entry.settings.engine {
         EngineKind::Emulated(profile) => {
@@ -73,7 +74,8 @@ pub fn resolve(entry: &ModelEntry, file: Option<&Signature>) -> Result<Resolved,
     })
 }
 
-/// What an emulated model takes and gives: from `fermata.toml`, or `config.pbtxt`, or the file, or one vector.
+/// What an emulated model takes and gives: from `fermata.toml`, or `config.pbtxt`, or the file, or
+/// one vector.
 fn emulated_signature(
     entry: &ModelEntry,
     file: Option<&Signature>,
@@ -140,7 +142,8 @@ fn spec(
     Ok(TensorSpec { name: name.to_owned(), datatype, shape: dims.to_vec() })
 }
 
-/// The largest batch is what profile, objective and configuration allow, and the profile ends there.
+/// The largest batch is what profile, objective and configuration allow, and the profile ends
+/// there.
 fn emulate(
     entry: &ModelEntry,
     mut signature: Signature,
@@ -290,8 +293,8 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// The tensor that the configuration means: the file's, with those lengths that the configuration fixes.
-    /// What the configuration leaves out is the file's.
+    /// The tensor that the configuration means: the file's, with those lengths that the
+    /// configuration fixes. What the configuration leaves out is the file's.
     fn narrow(
         &self,
         name: &str,

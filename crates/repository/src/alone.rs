@@ -1,4 +1,5 @@
-//! `[[alone]]` and `growth` of `fermata.toml`: an emulated model whose requests do not all run equally long.
+//! `[[alone]]` and `growth` of `fermata.toml`: an emulated model whose requests do not all run
+//! equally long.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,13 +7,13 @@ use std::sync::Arc;
 use fermata_core::{Growth, Profile, Span, Spread};
 use serde::Deserialize;
 
-use super::error::RepositoryError;
-use super::number::{not_negative, positive};
+use crate::error::RepositoryError;
+use crate::number::{not_negative, positive};
 
 /// Requests that run about equally long.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawMode {
+pub(crate) struct RawMode {
     mean_ms: Option<f64>,
     #[serde(default)]
     deviation_ms: f64,
@@ -27,7 +28,7 @@ fn one() -> f64 {
 /// How batches grow: `fixed_ms + (base + each k)` times the longest of `k` requests.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawGrowth {
+pub(crate) struct RawGrowth {
     #[serde(default)]
     fixed_ms: f64,
     #[serde(default)]
@@ -43,8 +44,9 @@ const STEPS: usize = 32;
 /// Runs of each mode, where all have the same share.
 const RUNS: f64 = (STEPS * STEPS) as f64;
 
-/// The profile of a model with these modes: as many batch sizes as finish within the objective on average, and at least one.
-pub(super) fn profile(
+/// The profile of a model with these modes: as many batch sizes as finish within the objective on
+/// average, and at least one.
+pub(crate) fn profile(
     file: &Path,
     modes: &[RawMode],
     growth: Option<&RawGrowth>,
@@ -83,18 +85,20 @@ impl RawMode {
         let share = positive(file, &key("share"), self.share)?;
         // At least one, however small its share.
         let count = (share * each).round().max(1.0) as usize;
-        // Below nothing there is no run: what a wide distribution has there takes a thousandth of the mean.
+        // Below nothing there is no run: what a wide distribution has there takes a thousandth of
+        // the mean.
         let least = mean / 1000.0;
         let run = |at: usize| Span::from_ms((mean + deviation * normal(at)).max(least));
         Ok((0..count).map(run).collect())
     }
 }
 
-/// The `at`-th of numbers that are normally distributed, evenly rather than by chance: Box and Muller's transformation of
-/// a grid. They come again after all steps.
+/// The `at`-th of numbers that are normally distributed, evenly rather than by chance: Box and
+/// Muller's transformation of a grid. They come again after all steps.
 fn normal(at: usize) -> f64 {
     let place = |at: usize| (at as f64 + 0.5) / STEPS as f64;
-    // The first is in the middle, and one step of either for each number spreads a few as well as all.
+    // The first is in the middle, and one step of either for each number spreads a few as well as
+    // all.
     let (radius, angle) = ((at + STEPS / 2) % STEPS, (STEPS / 4 + at / STEPS + at * 13) % STEPS);
     (-2.0 * place(radius).ln()).sqrt() * (std::f64::consts::TAU * place(angle)).cos()
 }

@@ -1,7 +1,8 @@
 //! The model repository: Triton's layout, read as it is, and `fermata.toml` beside it.
 //!
-//! `NAME/[config.pbtxt]`, `NAME/[fermata.toml]`, `NAME/VERSION/model.onnx`. Only reading: nothing is loaded, run or
-//! kept. A model that is broken is told with its reason and never hides the others.
+//! `NAME/[config.pbtxt]`, `NAME/[fermata.toml]`, `NAME/VERSION/model.onnx`. Only reading: nothing
+//! is loaded, run or kept. A model that is broken is told with its reason and never hides the
+//! others.
 
 mod alone;
 mod config;
@@ -96,7 +97,8 @@ impl Repository {
             .collect())
     }
 
-    /// Looks at every model without reading any. Fails only where a whole repository cannot be read.
+    /// Looks at every model without reading any. Fails only where a whole repository cannot be
+    /// read.
     pub fn survey(&self) -> Result<Survey, RepositoryError> {
         let fingerprint = |(name, homes): (String, Vec<Home<'_>>)| {
             // A model that is in two repositories is mended by removing it from one.
@@ -156,7 +158,8 @@ impl Repository {
             (_, false) => {
                 check_name(name)?;
                 let temporary = unpack(instead)?;
-                // The objective does not come with the files of most clients, and is still the model's.
+                // The objective does not come with the files of most clients, and is still the
+                // model's.
                 if let (Some(home), false) = (home, instead.files.contains_key(FILE_NAME)) {
                     parts.settings = Some(Settings::read(&home.folder, &defaults)?);
                 }

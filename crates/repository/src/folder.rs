@@ -5,9 +5,9 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs, io, process};
 
-/// A path that leads into a folder and not out of it, nor to hidden files. Paths come from configurations and
-/// from the network.
-pub(super) fn inside(path: &str) -> Option<PathBuf> {
+/// A path that leads into a folder and not out of it, nor to hidden files. Paths come from
+/// configurations and from the network.
+pub(crate) fn inside(path: &str) -> Option<PathBuf> {
     let plain = |component: Component<'_>| match component {
         Component::Normal(name) => !name.as_encoded_bytes().starts_with(b"."),
         _ => false,
@@ -19,13 +19,13 @@ pub(super) fn inside(path: &str) -> Option<PathBuf> {
 
 /// A folder of its own that is removed with its contents when it is dropped.
 #[derive(Debug)]
-pub(super) struct TemporaryFolder {
+pub(crate) struct TemporaryFolder {
     path: PathBuf,
 }
 
 impl TemporaryFolder {
     /// Makes one that nobody else may read.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -39,12 +39,12 @@ impl TemporaryFolder {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Writes a file, and the folders on the way to it.
-    pub(super) fn write(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         let file = self.path.join(path);
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)?;

@@ -10,14 +10,14 @@ use fermata_engine::{DataType, TensorSpec};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::alone::{self, RawGrowth, RawMode};
-use super::error::{RepositoryError, in_one_line, line_of, written_in};
-use super::length::LengthSettings;
-use super::number::{not_negative, positive};
-use super::place::Place;
+use crate::alone::{self, RawGrowth, RawMode};
+use crate::error::{RepositoryError, in_one_line, line_of, written_in};
+use crate::length::LengthSettings;
+use crate::number::{not_negative, positive};
+use crate::place::Place;
 
 /// The name of the file, with a model's `config.pbtxt` and at the root of a repository.
-pub(super) const FILE_NAME: &str = "fermata.toml";
+pub(crate) const FILE_NAME: &str = "fermata.toml";
 /// Bytes of a megabyte.
 const MB: f64 = 1e6;
 
@@ -28,7 +28,8 @@ pub struct Settings {
     pub slo: Span,
     /// Where the model runs.
     pub engine: EngineKind,
-    /// The shapes of inputs, without the batch, with which the model is measured; for those that may have any.
+    /// The shapes of inputs, without the batch, with which the model is measured; for those that
+    /// may have any.
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Bytes that it takes on every GPU that holds it; zero, if the file does not say.
     pub memory: u64,
@@ -37,15 +38,15 @@ pub struct Settings {
     /// Whether run times are taken to depend on the input; found out, if the file does not say.
     pub run_time: Option<RunTime>,
     /// What it says of the length of requests.
-    pub(super) length: LengthSettings,
+    pub(crate) length: LengthSettings,
     /// The input of an emulated model that has the milliseconds that its request takes alone.
-    pub(super) alone_input: Option<String>,
+    pub(crate) alone_input: Option<String>,
     /// The file that was read, or would be.
-    pub(super) file: PathBuf,
+    pub(crate) file: PathBuf,
     /// The inputs of an emulated model; empty if the file has none.
-    pub(super) inputs: Vec<TensorSpec>,
+    pub(crate) inputs: Vec<TensorSpec>,
     /// The outputs of an emulated model; empty if the file has none.
-    pub(super) outputs: Vec<TensorSpec>,
+    pub(crate) outputs: Vec<TensorSpec>,
 }
 
 /// Where a model runs.
@@ -77,11 +78,11 @@ pub enum RunTime {
 
 /// Where objectives come from for models that do not say.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Defaults {
+pub(crate) struct Defaults {
     /// The repository's own default.
-    pub(super) repository: Option<Span>,
+    pub(crate) repository: Option<Span>,
     /// The command line's, for repositories without one.
-    pub(super) flag: Option<Span>,
+    pub(crate) flag: Option<Span>,
 }
 
 #[derive(Default, Deserialize)]
@@ -126,7 +127,7 @@ struct RawTensor {
 
 impl Settings {
     /// Reads the file of the model in `folder`. Without one, the defaults count.
-    pub(super) fn read(folder: &Path, defaults: &Defaults) -> Result<Self, RepositoryError> {
+    pub(crate) fn read(folder: &Path, defaults: &Defaults) -> Result<Self, RepositoryError> {
         let file = folder.join(FILE_NAME);
         let text = read_if_there(&file)?;
         Self::check(&file, text.as_deref().unwrap_or_default(), defaults)
@@ -200,7 +201,7 @@ impl Settings {
     }
 
     /// Refuses shapes to measure with that no request could have.
-    pub(super) fn check_shapes(&self, inputs: &[TensorSpec]) -> Result<(), RepositoryError> {
+    pub(crate) fn check_shapes(&self, inputs: &[TensorSpec]) -> Result<(), RepositoryError> {
         for (name, shape) in &self.shapes {
             let refuse = |reason: String| {
                 let key = format!("profile.shapes.{}", name.escape_default());
@@ -339,7 +340,7 @@ fn check_tensors(
 }
 
 /// Reads TOML. An error of syntax has a line, any other a key.
-pub(super) fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, RepositoryError> {
+pub(crate) fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, RepositoryError> {
     let syntax = |error: &toml::de::Error| {
         let line = line_of(text, error.span().map_or(text.len(), |span| span.start));
         let written = written_in(text, line).unwrap_or_default();
@@ -363,7 +364,7 @@ fn plain(message: &str) -> String {
         .replace("expected usize", "expected a whole number from 0")
 }
 
-pub(super) fn read_if_there(file: &Path) -> Result<Option<String>, RepositoryError> {
+pub(crate) fn read_if_there(file: &Path) -> Result<Option<String>, RepositoryError> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -1,5 +1,5 @@
-//! `[length]` of `fermata.toml`: what it says of the axis along which requests differ in length, on top of what the model's file
-//! shows.
+//! `[length]` of `fermata.toml`: what it says of the axis along which requests differ in length, on
+//! top of what the model's file shows.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,13 +7,14 @@ use std::path::Path;
 use fermata_engine::{Length, Padding, Signature, TensorSpec};
 use serde::Deserialize;
 
-use super::error::RepositoryError;
+use crate::error::RepositoryError;
 
 /// What the file says of the length; nothing, in most.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LengthSettings {
-    /// Which axis of each input and output that has the length; found in the model's file, if it is empty.
+pub(crate) struct LengthSettings {
+    /// Which axis of each input and output that has the length; found in the model's file, if it is
+    /// empty.
     #[serde(default)]
     axis: BTreeMap<String, usize>,
     /// Whether requests are padded; those of a model with a mask are, if it is not said.
@@ -27,7 +28,7 @@ pub(super) struct LengthSettings {
 
 impl LengthSettings {
     /// The signature with the length that these settings make of the one that it has.
-    pub(super) fn apply(
+    pub(crate) fn apply(
         &self,
         file: &Path,
         mut signature: Signature,

@@ -12,7 +12,7 @@ pub struct Note {
 }
 
 impl Note {
-    pub(super) fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { field: field.into(), reason: reason.into() }
     }
 }

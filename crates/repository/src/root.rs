@@ -6,17 +6,17 @@ use fermata_core::Span;
 use fermata_dispatch::Spare;
 use serde::Deserialize;
 
-use super::error::RepositoryError;
-use super::number::positive;
-use super::settings::{FILE_NAME, parse, read_if_there};
+use crate::error::RepositoryError;
+use crate::number::positive;
+use crate::settings::{FILE_NAME, parse, read_if_there};
 
 /// What the file says. Without the file, nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct RootSettings {
+pub(crate) struct RootSettings {
     /// The objective of models that have none.
-    pub(super) slo: Option<Span>,
+    pub(crate) slo: Option<Span>,
     /// What spare executors are for.
-    pub(super) spare: Option<Spare>,
+    pub(crate) spare: Option<Spare>,
 }
 
 #[derive(Default, Deserialize)]
@@ -35,7 +35,7 @@ struct RawDefaults {
 
 impl RootSettings {
     /// Reads the file of the repository in `root`.
-    pub(super) fn read(root: &Path) -> Result<Self, RepositoryError> {
+    pub(crate) fn read(root: &Path) -> Result<Self, RepositoryError> {
         let file = root.join(FILE_NAME);
         let text = read_if_there(&file)?;
         Self::check(&file, text.as_deref().unwrap_or_default())
