@@ -65,7 +65,8 @@ pub(crate) fn profile(
     if slo < least {
         let (slo, least) = (slo.as_ms(), least.as_ms());
         let reason = format!(
-            "{slo} ms is below the {least} ms that the shortest request takes: none could be in time"
+            "{slo} ms is below the {least} ms that the shortest request takes: none could be in \
+             time"
         );
         return Err(RepositoryError::key(file, "slo_ms", reason));
     }

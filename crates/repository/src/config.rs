@@ -51,7 +51,8 @@ pub(crate) fn check_platform(
     {
         if !value.is_empty() && value != known {
             let reason = format!(
-                "'{value}' is not supported: ONNX models are (platform \"{ONNX_PLATFORM}\", backend \"{ONNX_BACKEND}\")"
+                "'{value}' is not supported: ONNX models are (platform \"{ONNX_PLATFORM}\", \
+                 backend \"{ONNX_BACKEND}\")"
             );
             return Err(RepositoryError::key(file, key, reason));
         }
@@ -263,8 +264,9 @@ mod tests {
 
     #[test]
     fn what_is_not_needed_is_noted() {
-        let text = "name: 'm' dynamic_batching { } instance_group { rate_limiter { priority: 1 } } optimization { }
-            model_warmup { name: 'w' } response_cache { enable: true } parameters { key: 'b' } parameters { key: 'a' }
+        let text = "name: 'm' dynamic_batching { } instance_group { rate_limiter { priority: 1 } }
+            optimization { } model_warmup { name: 'w' } response_cache { enable: true }
+            parameters { key: 'b' } parameters { key: 'a' }
             input { name: 'x' optional: true }";
         let fields: Vec<String> =
             checked(text).unwrap().into_iter().map(|note| note.field).collect();

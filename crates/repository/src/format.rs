@@ -109,12 +109,14 @@ mod tests {
     fn a_typo_is_told_with_its_line() {
         assert_eq!(
             refused("name: \"m\"\nmax_batch_sise: 8\n"),
-            "config.pbtxt: line 2: field 'max_batch_sise' unknown in 'ModelConfig': 'max_batch_sise: 8'"
+            "config.pbtxt: line 2: field 'max_batch_sise' unknown in 'ModelConfig': \
+             'max_batch_sise: 8'"
         );
         let text = "input [\n  {\n    name: \"x\"\n    data_type: TYPE_FLOAT32\n  }\n]";
         assert_eq!(
             refused(text),
-            "config.pbtxt: line 4: value 'TYPE_FLOAT32' was not found for enum 'DataType': 'data_type: TYPE_FLOAT32'"
+            "config.pbtxt: line 4: value 'TYPE_FLOAT32' was not found for enum 'DataType': \
+             'data_type: TYPE_FLOAT32'"
         );
         assert!(refused("max_batch_size: \"8\"").contains("line 1: expected an integer"));
         assert!(refused("input {\n name: \"x\"\n").contains("line 3: expected '}'"));
@@ -131,7 +133,8 @@ mod tests {
         let text = r#"
             # a comment
             platform: "onnxruntime_onnx"  max_batch_size: 8
-            input [ { name: "x" data_type: TYPE_FP32 dims: [ 3, -1 ] }, { name: "y", data_type: TYPE_STRING, dims: 1 } ]
+            input [ { name: "x" data_type: TYPE_FP32 dims: [ 3, -1 ] },
+                    { name: "y", data_type: TYPE_STRING, dims: 1 } ]
             output { name: "z"; data_type: TYPE_INT64; dims: [ 1 ]; label_filename: 'labels.txt' }
             version_policy: { specific { versions: [ 1, 3 ] } }
             instance_group [ { count: 2 kind: KIND_CPU } ]
@@ -152,7 +155,8 @@ mod tests {
     #[test]
     fn json_is_read_with_either_kind_of_names() {
         let config = from_json(
-            r#"{"name": "m", "maxBatchSize": 4, "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["3"]}]}"#,
+            r#"{"name": "m", "maxBatchSize": 4,
+                "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["3"]}]}"#,
         );
         let config = config.unwrap();
         assert_eq!((config.max_batch_size, &config.input[0].dims[..]), (4, &[3][..]));

@@ -127,7 +127,8 @@ impl LengthSettings {
         match signature.outputs.iter().zip(&length.outputs).find(unknown) {
             None => Ok(()),
             Some((spec, _)) => Err(format!(
-                "output '{}' is {:?}: name in length.axis all inputs and outputs that have the length",
+                "output '{}' is {:?}: name in length.axis all inputs and outputs that have the \
+                 length",
                 spec.name, spec.shape
             )),
         }

@@ -138,7 +138,8 @@ impl Settings {
         let given = raw.slo_ms.map(|ms| positive(file, "slo_ms", ms).map(Span::from_ms));
         let Some(slo) = given.transpose()?.or(defaults.repository).or(defaults.flag) else {
             let reason = format!(
-                "missing: give it here, as `[defaults] slo_ms = ...` in the repository's {FILE_NAME}, or by --slo-ms"
+                "missing: give it here, as `[defaults] slo_ms = ...` in the repository's \
+                 {FILE_NAME}, or by --slo-ms"
             );
             return Err(RepositoryError::key(file, "slo_ms", reason));
         };
@@ -464,13 +465,15 @@ mod tests {
             ),
             (
                 &format!(
-                    "{EMULATED}latency_ms = [1]\n[[output]]\nname = \"x\"\ndatatype = \"F\"\nshape = []"
+                    "{EMULATED}latency_ms = [1]\n[[output]]\nname = \"x\"\ndatatype = \"F\"\n\
+                     shape = []"
                 ),
                 "output 'x': datatype: 'F' is not one of BOOL, ",
             ),
             (
                 &format!(
-                    "{EMULATED}latency_ms = [1]\n[[output]]\nname = \"x\"\ndatatype = \"FP32\"\nshape = [0]"
+                    "{EMULATED}latency_ms = [1]\n[[output]]\nname = \"x\"\ndatatype = \"FP32\"\n\
+                     shape = [0]"
                 ),
                 "output 'x': shape: 0 is neither",
             ),
@@ -492,8 +495,10 @@ mod tests {
         #[test]
         fn no_text_makes_it_panic(text in ".{0,200}", ms: f64, table: Vec<f64>) {
             let _ = settings(&text);
-            let _ = settings(&format!("slo_ms = {ms:?}\nengine = 'emulated'\nalpha_ms = {ms:?}\nbeta_ms = 1"));
-            let _ = settings(&format!("slo_ms = {ms:?}\nengine = 'emulated'\nlatency_ms = {table:?}"));
+            let _ = settings(&format!("slo_ms = {ms:?}\nengine = 'emulated'\nalpha_ms = {ms:?}\n\
+                beta_ms = 1"));
+            let _ = settings(&format!("slo_ms = {ms:?}\nengine = 'emulated'\n\
+                latency_ms = {table:?}"));
         }
     }
 }

@@ -253,7 +253,9 @@ fn an_emulated_model_may_be_described_in_either_file_but_once() {
     assert_eq!(resolved.signature.inputs, [tensor("a", DataType::Int64, &[4])]);
     assert_eq!(resolved.signature.outputs, [tensor("OUTPUT0", DataType::Fp32, &[-1])]);
 
-    fixture.write("m/config.pbtxt", "platform: 'tensorrt_plan' max_batch_size: 4 input { name: 'x' data_type: TYPE_FP32 dims: 2 }");
+    let config = "platform: 'tensorrt_plan' max_batch_size: 4 \
+        input { name: 'x' data_type: TYPE_FP32 dims: 2 }";
+    fixture.write("m/config.pbtxt", config);
     assert!(
         fixture
             .resolve("m", None)
@@ -325,7 +327,8 @@ fn without_a_configuration_the_file_counts() {
 #[test]
 fn a_configuration_narrows_what_the_file_has() {
     let fixture = Fixture::new(&[DEFAULTS, ("m/1/model.onnx", "")]);
-    let config = "max_batch_size: 8 input { name: 'x' data_type: TYPE_FP32 dims: [ -1, 5 ] format: FORMAT_NCHW }
+    let config = "max_batch_size: 8 input { name: 'x' data_type: TYPE_FP32 dims: [ -1, 5 ] \
+        format: FORMAT_NCHW }
         output { name: 'z' } output { name: 'y' data_type: TYPE_FP32 dims: [ 10 ] }";
     fixture.write("m/config.pbtxt", config);
     let expected = Signature {
@@ -391,7 +394,8 @@ fn the_length_stays_with_its_inputs_and_outputs() {
     assert_eq!(length("", settings), Ok(Some(expected)));
     assert_eq!(
         length("", "[length]\naxis = { ids = 3 }").unwrap_err(),
-        "ROOT/m/fermata.toml: length.axis.ids: 3 is no free axis (from 0) of [-1], without the batch"
+        "ROOT/m/fermata.toml: length.axis.ids: 3 is no free axis (from 0) of [-1], without the \
+         batch"
     );
 }
 
@@ -462,7 +466,8 @@ fn a_configuration_that_disagrees_is_refused_by_field() {
         (
             "input { name: 'x' dims: [ 3, 1 ] }",
             image(8),
-            "input 'x': dims: [3, 1], but the model has [-1, 3, -1] (with max_batch_size 0, dims have all axes)",
+            "input 'x': dims: [3, 1], but the model has [-1, 3, -1] (with max_batch_size 0, dims \
+             have all axes)",
         ),
         ("max_batch_size: 2", image(1), "max_batch_size: 2, but the model takes batches of 1"),
         (
@@ -618,7 +623,8 @@ proptest::proptest! {
         let fixture = Fixture::new(&[DEFAULTS, ("a/1/model.onnx", ""), ("b/1/model.onnx", "")]);
         fs::write(fixture.path("a/config.pbtxt"), config).unwrap();
         fs::write(fixture.path("a/fermata.toml"), settings).unwrap();
-        fs::write(fixture.path("b/config.pbtxt"), "output { name: 'y' label_filename: 'l' }").unwrap();
+        let config = "output { name: 'y' label_filename: 'l' }";
+        fs::write(fixture.path("b/config.pbtxt"), config).unwrap();
         fs::write(fixture.path("b/l"), labels).unwrap();
         for entry in fixture.repository().scan().unwrap().into_values().flatten() {
             let _ = resolve(&entry, Some(&image(8)));

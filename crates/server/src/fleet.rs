@@ -1,4 +1,5 @@
-//! The pools of emulated executors: one of a fixed size, or several that come, grow, shrink and go as a plan says.
+//! The pools of emulated executors: one of a fixed size, or several that come, grow, shrink and go
+//! as a plan says.
 
 use std::fmt;
 use std::io;
@@ -39,11 +40,13 @@ struct Pools {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RoomError {
     /// Not even alone.
-    #[error("{} MB are more than the {} MB that a GPU has (--gpu-memory-mb)", mb(*.memory), mb(*.most))]
+    #[error("{} MB are more than the {} MB that a GPU has \
+        (--gpu-memory-mb)", mb(*.memory), mb(*.most))]
     TooLarge { memory: u64, most: u64 },
     /// Not beside the others.
     #[error(
-        "{} MB fit beside no other models, and all {gpus} GPUs are in use (--gpu-memory-mb, --emulated-executors)",
+        "{} MB fit beside no other models, and all {gpus} GPUs are in use (--gpu-memory-mb, \
+         --emulated-executors)",
         mb(*.memory)
     )]
     Full { memory: u64, gpus: usize },
@@ -59,8 +62,8 @@ impl Fleet {
         Self { pools: Mutex::new(pools), planned: None }
     }
 
-    /// Pools that a plan may change. It begins with one, which has all the GPUs: until the load is known, none is too
-    /// many.
+    /// Pools that a plan may change. It begins with one, which has all the GPUs: until the load is
+    /// known, none is too many.
     pub(crate) fn planned(limits: Limits, start: Box<StartPool>) -> io::Result<Self> {
         let first = start(&name(1), limits.gpus)?;
         let pools = Pools { there: vec![first], leaving: Vec::new() };
@@ -111,7 +114,8 @@ impl Fleet {
         Ok(pool)
     }
 
-    /// Lets a pool go, unless it is the last: it ends when the last who holds a place in it has gone.
+    /// Lets a pool go, unless it is the last: it ends when the last who holds a place in it has
+    /// gone.
     pub(crate) fn close(&self, pool: &Arc<Pool>) -> bool {
         let mut pools = self.lock();
         let at = pools.there.iter().position(|other| Arc::ptr_eq(other, pool));
@@ -121,8 +125,8 @@ impl Fleet {
         true
     }
 
-    /// Where a model that is loaded begins: where it was before, or else in the first pool whose GPUs have the memory;
-    /// if there is none, in one of its own. The next plan may move it.
+    /// Where a model that is loaded begins: where it was before, or else in the first pool whose
+    /// GPUs have the memory; if there is none, in one of its own. The next plan may move it.
     pub(crate) fn room_for(
         &self,
         name: &str,

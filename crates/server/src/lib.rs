@@ -1,7 +1,7 @@
 //! The server: the dispatcher against the clock, behind the Open Inference Protocol.
 //!
-//! A request is checked by a frontend, runs as a [`served::Served`] model in a pool, and is answered by
-//! the frontend. Loading, profiling and counting happen beside it.
+//! A request is checked by a frontend, runs as a [`served::Served`] model in a pool, and is
+//! answered by the frontend. Loading, profiling and counting happen beside it.
 
 pub mod control;
 pub mod fleet;

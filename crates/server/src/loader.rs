@@ -238,7 +238,8 @@ fn check_speed(entry: &ModelEntry, shortest: Span, slo: Span) -> Result<(), Repo
     Err(RepositoryError::layout(&entry.folder, reason))
 }
 
-/// Bytes that a version takes where it is held: those of its file, unless its settings say something else.
+/// Bytes that a version takes where it is held: those of its file, unless its settings say
+/// something else.
 fn memory(entry: &ModelEntry, version: &Version) -> u64 {
     match (entry.settings.memory, &entry.settings.engine) {
         (0, EngineKind::OnnxRuntime) => version.file.metadata().map_or(0, |file| file.len()),

@@ -1,4 +1,5 @@
-//! What a running server does, for its status page and its metrics: the load of each pool, and what should become of it.
+//! What a running server does, for its status page and its metrics: the load of each pool, and what
+//! should become of it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};

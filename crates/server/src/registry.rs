@@ -61,8 +61,8 @@ impl Registry {
         before
     }
 
-    /// Serves others in place of some that are served, all at once. Those of a model that is no longer served as it
-    /// was are left out. Returns how many there were.
+    /// Serves others in place of some that are served, all at once. Those of a model that is no
+    /// longer served as it was are left out. Returns how many there were.
     pub(crate) fn replace(&self, pairs: &[(Arc<Served>, Arc<Served>)]) -> usize {
         let mut replaced = 0;
         self.models.rcu(|models| {

@@ -20,8 +20,8 @@ use crate::inference::{Answer, Call, InferError, Shed};
 use crate::metrics::{ModelMetrics, Outcome};
 use crate::profiler::online::{OnlineProfile, Sample};
 
-/// A version of a model that is being served. Whoever holds it can finish what it has begun, though the
-/// model be reloaded or unloaded meanwhile.
+/// A version of a model that is being served. Whoever holds it can finish what it has begun, though
+/// the model be reloaded or unloaded meanwhile.
 #[derive(Debug)]
 pub struct Served {
     /// The model's name.
@@ -42,11 +42,13 @@ pub struct Served {
     pub(crate) place: Arc<Place>,
     /// What is known, and learned, of its requests. Shared with the same version in other pools.
     online: Arc<OnlineProfile>,
-    /// Closed when the last request has left. Shared with the same version in the pools where it was before.
+    /// Closed when the last request has left. Shared with the same version in the pools where it
+    /// was before.
     gone: Arc<watch::Sender<()>>,
 }
 
-/// However late batches are, no more than this part of the time that a request has is kept in reserve.
+/// However late batches are, no more than this part of the time that a request has is kept in
+/// reserve.
 const MARGIN_PART: u64 = 8;
 
 /// What is kept in reserve of the time that a request has, where batches are so late.
@@ -185,8 +187,8 @@ impl Served {
             let (row, waiting) = Row::new(self.clone(), came, inputs);
             Pending { guard: self.place.submit(deadline, kind, row), waiting }
         };
-        // The timer of the runtime is too coarse to tell late from in time: it only ends a wait for an
-        // executor that hangs.
+        // The timer of the runtime is too coarse to tell late from in time: it only ends a wait for
+        // an executor that hangs.
         let late = due.into();
         let outputs = if rows == 1 {
             let part = submit(std::mem::take(&mut inputs));
@@ -206,8 +208,8 @@ impl Served {
         Ok(Answer { outputs })
     }
 
-    /// Whether a request of this length can be in time, as far as that is known: what is longer than anything that was measured is
-    /// judged by how requests grow.
+    /// Whether a request of this length can be in time, as far as that is known: what is longer
+    /// than anything that was measured is judged by how requests grow.
     fn check_length(&self, length: usize, wait: Span) -> Result<(), InferError> {
         let Some(lengths) = self.online.kinds().lengths() else { return Ok(()) };
         if length <= lengths.longest() {
@@ -215,7 +217,8 @@ impl Served {
         }
         if let Some(limit) = lengths.limit() {
             return Err(InferError::TooLong(format!(
-                "a request of length {length} is longer than model '{}' takes: up to length {limit} can be served",
+                "a request of length {length} is longer than model '{}' takes: up to length \
+                 {limit} can be served",
                 self.name
             )));
         }
@@ -237,7 +240,8 @@ impl Served {
         let (needed, has) = (needed.as_ms(), wait.as_ms());
         let most = lengths.longest_within(wait);
         Err(InferError::TooLong(format!(
-            "a request of length {length} to model '{}' takes about {needed:.1} ms by itself and has {has:.1} ms: up to length {most} can be served",
+            "a request of length {length} to model '{}' takes about {needed:.1} ms by itself and \
+             has {has:.1} ms: up to length {most} can be served",
             self.name
         )))
     }

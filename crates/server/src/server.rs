@@ -60,8 +60,8 @@ pub struct Config {
     pub planning: Option<planning::Settings>,
     /// What comes off every deadline, for the way back to the client.
     pub margin: Span,
-    /// How many threads have the models of each pool, beside one that ranks them; with none, dispatch runs on the
-    /// threads that bring events.
+    /// How many threads have the models of each pool, beside one that ranks them; with none,
+    /// dispatch runs on the threads that bring events.
     pub scheduler_threads: usize,
     /// Where everything that happens to the dispatchers is written.
     pub record: Option<PathBuf>,

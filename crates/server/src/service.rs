@@ -159,8 +159,8 @@ impl Service {
         self.draining.store(true, Ordering::Release);
     }
 
-    /// A served version; the newest, if `version` is empty. The error says which of name and version is
-    /// unknown, or why a known model is not served.
+    /// A served version; the newest, if `version` is empty. The error says which of name and
+    /// version is unknown, or why a known model is not served.
     pub fn model(&self, name: &str, version: &str) -> Result<Arc<Served>, InferError> {
         let unknown = match self.registry.get(name, version) {
             Ok(served) => return Ok(served),
@@ -219,8 +219,8 @@ impl Service {
         entries
     }
 
-    /// Loads a model, or loads it again. Returns when it is ready. What was served of it before is served
-    /// until then, and stays if the new one cannot be.
+    /// Loads a model, or loads it again. Returns when it is ready. What was served of it before is
+    /// served until then, and stays if the new one cannot be.
     pub async fn load(self: &Arc<Self>, name: &str, files: LoadOverride) -> Result<(), InferError> {
         let (service, name) = (self.clone(), name.to_owned());
         // A task of its own: a client that goes away must not leave half a load behind.

@@ -1,6 +1,8 @@
-//! GPUs cut as what comes in needs it: from time to time every cut that may be better is tried by whoever can, and taken if it pays.
+//! GPUs cut as what comes in needs it: from time to time every cut that may be better is tried by
+//! whoever can, and taken if it pays.
 //!
-//! The rates of models are measured (`planning::meter`), what pays is decided apart (`gpu/choice.rs`), and a re-cut is like any other (`gpu/recut.rs`).
+//! The rates of models are measured (`planning::meter`), what pays is decided apart
+//! (`gpu/choice.rs`), and a re-cut is like any other (`gpu/recut.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -110,8 +112,8 @@ impl Sharing {
     }
 }
 
-/// When cuts are tried: every epoch, and when there are other models as soon as it is known what comes for them; but never
-/// sooner than an epoch after a re-cut.
+/// When cuts are tried: every epoch, and when there are other models as soon as it is known what
+/// comes for them; but never sooner than an epoch after a re-cut.
 #[derive(Debug)]
 struct Due {
     epoch: Span,
@@ -219,7 +221,8 @@ fn better_cut(
     Some(Better { cut, goodput, before })
 }
 
-/// What is asked about a GPU: the cut in force, and those on which no model would be too slow to be ever in time.
+/// What is asked about a GPU: the cut in force, and those on which no model would be too slow to be
+/// ever in time.
 fn question(
     gpus: &Gpus,
     site: &Site,

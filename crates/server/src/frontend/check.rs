@@ -134,7 +134,8 @@ pub(crate) fn inputs<'a>(
     Ok((tensors, batch.unwrap_or(1)))
 }
 
-/// The place of an output in the signature, which must not be among those that are `wanted` already.
+/// The place of an output in the signature, which must not be among those that are `wanted`
+/// already.
 pub(crate) fn output(model: Model<'_>, wanted: &[Wanted], name: &str) -> Result<usize, InferError> {
     let specs = &model.signature.outputs;
     let Some(index) = specs.iter().position(|spec| spec.name == name) else {
@@ -198,7 +199,8 @@ pub(crate) fn application(model: Model<'_>, name: &str) -> Result<Application, I
 /// That requests which belong together are not supported.
 pub(crate) fn no_sequences(model: Model<'_>) -> InferError {
     InferError::Unsupported(format!(
-        "model '{}' takes no sequences: parameters sequence_id, sequence_start and sequence_end are \
+        "model '{}' takes no sequences: parameters sequence_id, sequence_start and sequence_end \
+         are \
          not supported",
         model.name
     ))
@@ -336,7 +338,8 @@ mod tests {
             ),
             (
                 vec![input("IN", "FP32", &[1, 2], 9)],
-                "input 'IN' of model 'm' has 9 bytes of data, expected 8 for its shape and datatype",
+                "input 'IN' of model 'm' has 9 bytes of data, expected 8 for its shape and \
+                 datatype",
             ),
         ];
         for (given, message) in cases {

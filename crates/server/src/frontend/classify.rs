@@ -8,7 +8,8 @@ use fermata_engine::{DataType, Tensor};
 
 use super::strings::push_string;
 
-/// The `count` largest values of each row, largest first; of the whole tensor, if it has no batch axis.
+/// The `count` largest values of each row, largest first; of the whole tensor, if it has no batch
+/// axis.
 pub(crate) fn classify(
     tensor: &Tensor,
     batched: bool,

@@ -1,4 +1,5 @@
-//! What the server says of itself and its models; protocol messages as the JSON that Triton writes for them.
+//! What the server says of itself and its models; protocol messages as the JSON that Triton writes
+//! for them.
 
 use std::sync::LazyLock;
 

@@ -15,7 +15,8 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// Inputs `IN` of FP32 and `TEXT` of BYTES, outputs `OUT` and `TEXT_OUT` of the same; batches to 8.
+    /// Inputs `IN` of FP32 and `TEXT` of BYTES, outputs `OUT` and `TEXT_OUT` of the same; batches
+    /// to 8.
     pub(crate) fn batched() -> Self {
         let tensor = |name: &str, datatype, shape: &[i64]| TensorSpec {
             name: name.to_owned(),
@@ -45,7 +46,8 @@ impl Fixture {
         fixture
     }
 
-    /// One input `IN` and one output `OUT`, both of this datatype and any length, without a batch axis.
+    /// One input `IN` and one output `OUT`, both of this datatype and any length, without a batch
+    /// axis.
     pub(crate) fn of(datatype: DataType) -> Self {
         let mut fixture = Self::unbatched();
         fixture.signature.outputs.truncate(1);

@@ -1,6 +1,7 @@
 //! The elements of a tensor as a JSON array, and back.
 //!
-//! Arrays may be nested in any way, as in Triton: what counts is the order of the elements and their number.
+//! Arrays may be nested in any way, as in Triton: what counts is the order of the elements and
+//! their number.
 
 use std::borrow::Cow;
 
@@ -95,8 +96,8 @@ pub(crate) fn write(tensor: &Tensor, out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts quotes around `NaN` and infinities, which JSON does not have, but which Triton and its clients
-/// write. `None` if there are none.
+/// Puts quotes around `NaN` and infinities, which JSON does not have, but which Triton and its
+/// clients write. `None` if there are none.
 pub(crate) fn quote_not_finite(body: &[u8]) -> Option<Vec<u8>> {
     const WORDS: [&[u8]; 5] = [b"NaN", b"Infinity", b"-Infinity", b"Inf", b"-Inf"];
     let mut quoted = Vec::new();
@@ -381,7 +382,11 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics(text in any::<String>(), which in 0..DataType::ALL.len(), count in 0_usize..5) {
+        fn no_text_panics(
+            text in any::<String>(),
+            which in 0..DataType::ALL.len(),
+            count in 0_usize..5,
+        ) {
             let _ = read(&text, DataType::ALL[which], count);
             let _ = quote_not_finite(text.as_bytes());
         }

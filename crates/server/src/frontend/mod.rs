@@ -1,8 +1,9 @@
 //! The Open Inference Protocol with Triton's extensions, over HTTP/REST and gRPC.
 //!
-//! The two protocols read a request into the same words (`check::Input`, `check::Wanted`), so that what is
-//! checked, and how it is said, is the same for both. Nothing here knows of batches or executors: a checked
-//! call goes to `Served::infer`, whose future belongs to the connection. Dropping the connection drops it.
+//! The two protocols read a request into the same words (`check::Input`, `check::Wanted`), so that
+//! what is checked, and how it is said, is the same for both. Nothing here knows of batches or
+//! executors: a checked call goes to `Served::infer`, whose future belongs to the connection.
+//! Dropping the connection drops it.
 
 mod check;
 mod classify;

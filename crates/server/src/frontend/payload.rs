@@ -24,7 +24,8 @@ pub(crate) enum Payload<'a> {
 }
 
 impl Payload<'_> {
-    /// The bytes of a tensor of so many elements. An error is a reason, without the name of the input.
+    /// The bytes of a tensor of so many elements. An error is a reason, without the name of the
+    /// input.
     pub(crate) fn into_bytes(self, datatype: DataType, elements: usize) -> Result<Bytes, String> {
         let bytes = match self {
             Self::Json(text) => return json::read(text, datatype, elements),

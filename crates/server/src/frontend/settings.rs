@@ -1,7 +1,7 @@
 //! The settings of trace and log that clients may change while the server runs.
 //!
-//! Log settings choose the level of the server's log. Trace settings are kept and told, as clients expect
-//! of a Triton server, but there is no Triton trace that they would switch on.
+//! Log settings choose the level of the server's log. Trace settings are kept and told, as clients
+//! expect of a Triton server, but there is no Triton trace that they would switch on.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -115,8 +115,8 @@ impl Settings {
         self.trace.lock().unwrap_or_else(PoisonError::into_inner).values(model)
     }
 
-    /// Changes trace settings: all of them, or none if one value is wrong. A setting without a value goes back
-    /// to where it was at the start; for a model, to that for all models.
+    /// Changes trace settings: all of them, or none if one value is wrong. A setting without a
+    /// value goes back to where it was at the start; for a model, to that for all models.
     pub(crate) fn change_trace(
         &self,
         model: &str,

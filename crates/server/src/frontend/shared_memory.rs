@@ -1,8 +1,9 @@
 //! POSIX shared memory that clients register, to pass tensors without the network.
 //!
-//! Regions are read and written through their file descriptor, not mapped: a client may shorten its region
-//! at any time, which would end a process that has mapped it with a signal, but only fails a read. An input
-//! is copied out once, because the client may reuse its region while the request still waits for its batch.
+//! Regions are read and written through their file descriptor, not mapped: a client may shorten its
+//! region at any time, which would end a process that has mapped it with a signal, but only fails a
+//! read. An input is copied out once, because the client may reuse its region while the request
+//! still waits for its batch.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -74,7 +75,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Forgets a region; all of them, if `name` is empty. Not an error if there is none of that name.
+    /// Forgets a region; all of them, if `name` is empty. Not an error if there is none of that
+    /// name.
     pub(crate) fn unregister(&self, name: &str) {
         let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         if name.is_empty() {

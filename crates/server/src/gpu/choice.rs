@@ -1,5 +1,5 @@
-//! Which cut of a GPU is best for what comes in: the cuts that are tried, and whether another one pays. No clock; who tries them is told by
-//! the caller.
+//! Which cut of a GPU is best for what comes in: the cuts that are tried, and whether another one
+//! pays. No clock; who tries them is told by the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use fermata_core::ClassId;
 use fermata_dispatch::{ModelSpec, Network};
 use fermata_engine::{Cut, Gpu};
 
-/// Tries the cuts of a question: the goodput of each, in requests a second of all models together; zero where one of them cannot be served.
+/// Tries the cuts of a question: the goodput of each, in requests a second of all models together;
+/// zero where one of them cannot be served.
 pub type Weigh = fn(&Question) -> Vec<f64>;
 
 /// How a server cuts its GPUs by itself.
@@ -38,14 +39,17 @@ pub struct Candidate {
     pub percents: Vec<u32>,
     /// The class of each: shares with equally many multiprocessors are of one.
     pub classes: Vec<ClassId>,
-    /// What dispatch would know of each model, with a profile by class, as if there were no neighbours.
+    /// What dispatch would know of each model, with a profile by class, as if there were no
+    /// neighbours.
     pub specs: Vec<Arc<ModelSpec>>,
 }
 
-/// The cuts that are tried, in percent. More than four shares of a GPU have not been seen to pay, and every seat takes the memory of all models.
+/// The cuts that are tried, in percent. More than four shares of a GPU have not been seen to pay,
+/// and every seat takes the memory of all models.
 const CUTS: [&[u32]; 6] = [&[100], &[50, 50], &[40, 60], &[20, 80], &[33, 33, 34], &[25; 4]];
 
-/// Cuts that differ by less than this are equally good: then fewer shares are better, which disturb each other less.
+/// Cuts that differ by less than this are equally good: then fewer shares are better, which disturb
+/// each other less.
 const EQUAL: f64 = 0.02;
 
 /// Another cut must promise so much more than the one in force, or it is not worth it.
@@ -68,7 +72,8 @@ pub(crate) fn cuts(gpu: &Gpu, seats: usize, present: &Cut) -> Vec<Cut> {
     cuts
 }
 
-/// The cut to take in place of the first, by what each of them promises: the best, or one as good with fewer shares, if it promises enough more.
+/// The cut to take in place of the first, by what each of them promises: the best, or one as good
+/// with fewer shares, if it promises enough more.
 pub(crate) fn choose(cuts: &[Candidate], goodputs: &[f64]) -> Option<usize> {
     let best = goodputs.iter().copied().fold(0.0, f64::max);
     let as_good = (0..cuts.len()).filter(|&at| goodputs[at] >= (1.0 - EQUAL) * best);

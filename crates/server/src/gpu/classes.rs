@@ -3,7 +3,8 @@
 use fermata_core::ClassId;
 use fermata_engine::Gpu;
 
-/// A share, as far as it matters for how fast something runs there: equal shares of equal GPUs are equally fast.
+/// A share, as far as it matters for how fast something runs there: equal shares of equal GPUs are
+/// equally fast.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Share {
     /// The name of the GPU.
@@ -21,7 +22,8 @@ impl Share {
     }
 }
 
-/// The class of each share that there ever was: classes are dense, and a share that comes again has the class that it had.
+/// The class of each share that there ever was: classes are dense, and a share that comes again has
+/// the class that it had.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
     shares: Vec<Share>,

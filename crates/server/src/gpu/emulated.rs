@@ -1,5 +1,5 @@
-//! A GPU that is not there, for tests: batches take what its model says on the share that a seat has, begin ahead, and come back as they were
-//! sent. A seat can be told to break, and to refuse.
+//! A GPU that is not there, for tests: batches take what its model says on the share that a seat
+//! has, begin ahead, and come back as they were sent. A seat can be told to break, and to refuse.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,8 @@ struct Device {
 
 struct State {
     multiprocessors: u32,
-    /// How often it was started, which is how old what was loaded there may be; none, if it is broken.
+    /// How often it was started, which is how old what was loaded there may be; none, if it is
+    /// broken.
     life: Option<usize>,
     lives: usize,
     /// When it has done all that was begun.

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use fermata_core::{Growth, Profile};
 use fermata_plan::shares::on_share;
 
-/// The profile on a share with so many multiprocessors, from those measured on shares of the same GPU, by their multiprocessors: the
-/// next larger one counts, or else the largest. `None` where nothing was measured.
+/// The profile on a share with so many multiprocessors, from those measured on shares of the same
+/// GPU, by their multiprocessors: the next larger one counts, or else the largest. `None` where
+/// nothing was measured.
 pub(super) fn estimate(measured: &BTreeMap<u32, Profile>, multiprocessors: u32) -> Option<Profile> {
     let larger = measured.range(multiprocessors..).next();
     let (&known, profile) = larger.or_else(|| measured.last_key_value())?;

@@ -1,4 +1,5 @@
-//! Brings a model's file onto the seats of all GPUs: read on one, measured on each share, made ready on every seat.
+//! Brings a model's file onto the seats of all GPUs: read on one, measured on each share, made
+//! ready on every seat.
 
 use std::sync::Arc;
 use std::thread;
@@ -46,8 +47,8 @@ impl From<EngineError> for LoadError {
 }
 
 impl Gpus {
-    /// Makes a version ready on every seat. `resolve` brings what its file says together with what else was said of it. Nobody may cut a GPU anew
-    /// meanwhile.
+    /// Makes a version ready on every seat. `resolve` brings what its file says together with what
+    /// else was said of it. Nobody may cut a GPU anew meanwhile.
     pub(crate) fn load(
         self: &Arc<Self>,
         entry: &ModelEntry,
@@ -82,7 +83,8 @@ impl Gpus {
         self.pool.add(model.name(), spec, make, followed(Planned::Median))
     }
 
-    /// Makes sessions for whoever runs a model's requests alone: on some seat, beside what it serves.
+    /// Makes sessions for whoever runs a model's requests alone: on some seat, beside what it
+    /// serves.
     pub(crate) fn alone(self: &Arc<Self>, model: &Arc<OnGpus>) -> Arc<MakeSession> {
         let (gpus, model) = (Arc::downgrade(self), model.clone());
         Arc::new(move |_| {
@@ -106,7 +108,8 @@ impl Gpus {
         }
     }
 
-    /// Measures a model once on each share that there is. What is known on the first is what is learned from.
+    /// Measures a model once on each share that there is. What is known on the first is what is
+    /// learned from.
     fn measure(&self, model: &OnGpus) -> Result<Known, EngineError> {
         let classes = self.cuts().classes_in_use(None);
         let mut first = None;
@@ -124,14 +127,16 @@ impl Gpus {
             }
             first.get_or_insert(known);
             if by_length {
-                // Ranges of lengths are those of one measurement: the other shares are estimated from it.
+                // Ranges of lengths are those of one measurement: the other shares are estimated
+                // from it.
                 break;
             }
         }
         first.ok_or_else(|| EngineError::Lost("no seat of any GPU is up".to_owned()))
     }
 
-    /// A model that is too slow for shares which the server has cut itself gets a whole GPU, if it is fast enough there. Returns what is known of it then.
+    /// A model that is too slow for shares which the server has cut itself gets a whole GPU, if it
+    /// is fast enough there. Returns what is known of it then.
     fn make_room(&self, model: &OnGpus, mut known: Known) -> Result<Known, EngineError> {
         let is_slow = |classes: &[_]| {
             shortest_of(&model.spec(classes)).is_none_or(|shortest| shortest > model.slo())
@@ -158,7 +163,8 @@ impl Gpus {
         Ok(known)
     }
 
-    /// A session on every seat, in which every size has run; on all at once, since each computes by itself.
+    /// A session on every seat, in which every size has run; on all at once, since each computes by
+    /// itself.
     fn prepare(&self, model: &OnGpus) -> Result<(), EngineError> {
         let seats = (0..self.seats.len()).filter(|&seat| self.seats[seat].is_up());
         let made: Vec<Result<_, EngineError>> = thread::scope(|scope| {

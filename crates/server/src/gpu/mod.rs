@@ -1,7 +1,9 @@
-//! Models on GPUs: each GPU has seats, each seat may have a share of it, and is then an executor of the pool `gpu`.
+//! Models on GPUs: each GPU has seats, each seat may have a share of it, and is then an executor of
+//! the pool `gpu`.
 //!
-//! A share is a class of executors to dispatch, with a profile of its own for each model. Shares are cut anew while serving (`recut.rs`): the new
-//! executor joins, then the old one leaves. A seat that breaks is started again (`repair.rs`), and the others go on. Nothing here is on the way of
+//! A share is a class of executors to dispatch, with a profile of its own for each model. Shares
+//! are cut anew while serving (`recut.rs`): the new executor joins, then the old one leaves. A seat
+//! that breaks is started again (`repair.rs`), and the others go on. Nothing here is on the way of
 //! requests.
 
 mod choice;
@@ -42,8 +44,9 @@ pub use report::{By, GpuReport, ShareReport};
 pub(crate) use site::Site;
 use supervised::SupervisedSeat;
 
-/// From the decision to the seat, a message to another process, and the way of the news that a batch has ended: both are waited for by threads
-/// that must be woken. Batches are granted so much before the one ahead of them ends, and what their inputs take on the way, so that they are there
+/// From the decision to the seat, a message to another process, and the way of the news that a
+/// batch has ended: both are waited for by threads that must be woken. Batches are granted so much
+/// before the one ahead of them ends, and what their inputs take on the way, so that they are there
 /// when it does. On an H200, 0.2 and 0.3 ms served about as much as this.
 const CTRL: Span = Span(400_000);
 /// What any request takes on the way, however small.
@@ -52,8 +55,8 @@ const DATA: Span = Span(500);
 /// How far away the seats are.
 pub const NETWORK: Network = Network { ctrl: CTRL, data: DATA, resp: Span::ZERO };
 
-/// Executors for each seat: the one that it is, the one that it was until its last batch is done, and as many again for re-cuts that follow each
-/// other faster than batches.
+/// Executors for each seat: the one that it is, the one that it was until its last batch is done,
+/// and as many again for re-cuts that follow each other faster than batches.
 const EXECUTORS_OF_SEAT: usize = 8;
 
 /// The GPUs that a server has.
@@ -139,7 +142,8 @@ pub enum GpuError {
     },
     /// More shares than seats.
     #[error(
-        "GPU {gpu} has {seats} seats, which is fewer than {shares} shares: --seats says how many shares it can have"
+        "GPU {gpu} has {seats} seats, which is fewer than {shares} shares: --seats says how many \
+         shares it can have"
     )]
     Seats {
         /// Which.
@@ -165,8 +169,8 @@ pub enum GpuError {
 }
 
 impl Gpus {
-    /// Cuts the GPUs, and makes an executor of each share. `start` makes their pool: so many executors at most, this far away, and this is to be
-    /// called when one breaks.
+    /// Cuts the GPUs, and makes an executor of each share. `start` makes their pool: so many
+    /// executors at most, this far away, and this is to be called when one breaks.
     pub(crate) fn start(
         setup: GpuSetup,
         start: impl FnOnce(usize, Network, Arc<OnLost>) -> io::Result<Arc<Pool>>,
@@ -234,10 +238,11 @@ impl Gpus {
         self.seats.iter().for_each(|supervised| supervised.seat.close());
     }
 
-    /// Sets a seat's share and makes an executor of it; the executors that it was leave. The seat's part must be known to dispatch already.
+    /// Sets a seat's share and makes an executor of it; the executors that it was leave. The seat's
+    /// part must be known to dispatch already.
     ///
-    /// A seat whose share becomes smaller is dispatched by the smaller one before it has it: what was planned for a larger share would be late on a
-    /// smaller one, and not the other way round.
+    /// A seat whose share becomes smaller is dispatched by the smaller one before it has it: what
+    /// was planned for a larger share would be late on a smaller one, and not the other way round.
     fn take_part(&self, seat: usize, part: &Part) -> Result<(), PartError> {
         let there = self.executors_of(seat);
         let set = || self.seats[seat].seat.set_share(&part.cut, part.number);
@@ -310,7 +315,8 @@ impl CutTable {
         (0..seats).map(part).collect()
     }
 
-    /// The share of each class that a seat has, and a GPU to which it may belong; `None` for those that nobody has. One GPU may be left out.
+    /// The share of each class that a seat has, and a GPU to which it may belong; `None` for those
+    /// that nobody has. One GPU may be left out.
     fn classes_in_use(&self, but: Option<usize>) -> Vec<Option<(Gpu, Share)>> {
         let mut classes = vec![None; self.classes.shares().len()];
         for (_, card) in self.gpus.iter().enumerate().filter(|(at, _)| Some(*at) != but) {

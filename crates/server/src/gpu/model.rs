@@ -1,7 +1,9 @@
-//! A model on the seats of all GPUs: a session on each, whether the seat has a share or not, and a profile for each share.
+//! A model on the seats of all GPUs: a session on each, whether the seat has a share or not, and a
+//! profile for each share.
 //!
-//! That it is on seats without a share costs their memory, and is what makes a re-cut quick: nothing is loaded then. A session stays with its seat,
-//! whatever share that has: the executors that a seat is for, one after the other, use the same.
+//! That it is on seats without a share costs their memory, and is what makes a re-cut quick:
+//! nothing is loaded then. A session stays with its seat, whatever share that has: the executors
+//! that a seat is for, one after the other, use the same.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +24,8 @@ use crate::served::Served;
 
 /// A version of a model on GPUs. When the last who runs it is gone, so are its sessions.
 pub(crate) struct OnGpus {
-    /// What it was read from. Files that came with a request stay for as long as a seat may have to read them again.
+    /// What it was read from. Files that came with a request stay for as long as a seat may have to
+    /// read them again.
     entry: ModelEntry,
     source: Source,
     signature: Signature,
@@ -96,7 +99,8 @@ impl OnGpus {
         served.expect("one version of a model is served once");
     }
 
-    /// Its session on a seat, in which every size has run; made, if the seat has none or was started again since.
+    /// Its session on a seat, in which every size has run; made, if the seat has none or was
+    /// started again since.
     pub(super) fn session(&self, seat: usize) -> Result<SeatSession, EngineError> {
         let mut slot = self.slot(seat);
         let restarts = self.seats[seat].restarts();
@@ -159,7 +163,8 @@ impl OnGpus {
         Ok(())
     }
 
-    /// How fast it is on a share: measured now or before, or estimated from other shares. `None` where nothing is known of that GPU.
+    /// How fast it is on a share: measured now or before, or estimated from other shares. `None`
+    /// where nothing is known of that GPU.
     pub(super) fn profile(&self, gpu: &Gpu, share: &Share) -> Option<Profile> {
         let mut known = self.known();
         let measured = known.measured.get(&share.gpu);
@@ -211,11 +216,13 @@ impl fmt::Debug for OnGpus {
     }
 }
 
-/// Bytes a nanosecond, at which inputs are gathered into the memory of a seat, by one thread, and copied to the GPU, which takes less. That it is hidden
-/// behind the batch before matters, and not how long it takes.
+/// Bytes a nanosecond, at which inputs are gathered into the memory of a seat, by one thread, and
+/// copied to the GPU, which takes less. That it is hidden behind the batch before matters, and not
+/// how long it takes.
 const GATHER: u64 = 6;
 
-/// To bring the input of one request to a seat. What may have any length is taken to be short: most of it is.
+/// To bring the input of one request to a seat. What may have any length is taken to be short: most
+/// of it is.
 fn on_the_way(signature: &Signature) -> Span {
     let bytes = |spec: &TensorSpec| {
         let elements = spec.shape.iter().map(|&axis| axis.max(1) as u64);
@@ -231,8 +238,8 @@ fn up_to(profile: &Profile, sizes: Option<usize>) -> Profile {
         .expect("a part of a profile is one")
 }
 
-/// A session that stays with its seat, for whichever executor the seat is. While a seat passes from one executor to the next, both may begin batches: the
-/// seat runs them in that order.
+/// A session that stays with its seat, for whichever executor the seat is. While a seat passes from
+/// one executor to the next, both may begin batches: the seat runs them in that order.
 #[derive(Clone)]
 pub(super) struct SeatSession(Arc<Mutex<Box<dyn Session>>>);
 

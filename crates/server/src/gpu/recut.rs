@@ -1,8 +1,9 @@
 //! A GPU is cut into other shares while it serves, in milliseconds, and no request fails.
 //!
-//! Dispatch learns how fast everything is on the new shares first, and all seats make ready for theirs at once, beside what they run. Then the seats
-//! that have no share yet take theirs, then those that have one take another: the new executor joins, and then the old one leaves, which finishes
-//! what it was given. Those that are not needed leave last.
+//! Dispatch learns how fast everything is on the new shares first, and all seats make ready for
+//! theirs at once, beside what they run. Then the seats that have no share yet take theirs, then
+//! those that have one take another: the new executor joins, and then the old one leaves, which
+//! finishes what it was given. Those that are not needed leave last.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,7 +40,8 @@ pub enum RecutError {
     Refused(#[from] GpuError),
     /// A model could not be in time on any share.
     #[error(
-        "model '{model}' takes {needed_ms:.3} ms on the fastest share that there would be, longer than its slo_ms = {slo_ms}"
+        "model '{model}' takes {needed_ms:.3} ms on the fastest share that there would be, longer \
+         than its slo_ms = {slo_ms}"
     )]
     Slow {
         /// Which model.

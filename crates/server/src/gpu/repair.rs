@@ -1,4 +1,5 @@
-//! Seats that broke are started again, each by a thread of its own, and come back with all models and the share that they had.
+//! Seats that broke are started again, each by a thread of its own, and come back with all models
+//! and the share that they had.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -37,7 +38,8 @@ fn watch(gpus: &Weak<Gpus>, lost: &Receiver<usize>) {
         };
         let Some(gpus) = gpus.upgrade().filter(|gpus| !gpus.stopping.load(Relaxed)) else { return };
         for (seat, supervised) in gpus.seats.iter().enumerate() {
-            // What an executor tells may be of before the seat was started again: then it is another by now.
+            // What an executor tells may be of before the seat was started again: then it is
+            // another by now.
             let is_gone = told == Some(seat)
                 && gpus.part(seat).is_some()
                 && gpus.executors_of(seat).is_empty();
@@ -87,7 +89,8 @@ impl Gpus {
     fn try_repair(&self, seat: usize) -> Result<(), String> {
         let supervised = &self.seats[seat];
         {
-            // Nobody is to send batches there meanwhile. Mostly it is the pool that found out, and then it has gone already.
+            // Nobody is to send batches there meanwhile. Mostly it is the pool that found out, and
+            // then it has gone already.
             let _lock = self.lock_changes();
             self.dismiss(seat);
         }

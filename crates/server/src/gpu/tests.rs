@@ -117,7 +117,8 @@ impl Bed {
         (status, serde_json::from_str(&body).unwrap())
     }
 
-    /// Several clients that ask as soon as they are answered, until they are told to stop. Any other answer than the right one is a panic.
+    /// Several clients that ask as soon as they are answered, until they are told to stop. Any
+    /// other answer than the right one is a panic.
     fn load(&self, clients: usize) -> Load {
         let (stop, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let mut all = JoinSet::new();
@@ -199,7 +200,8 @@ async fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16,
     let mut stream = TcpStream::connect(address).await.unwrap();
     let length = body.len();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: \
+         {length}\r\n\r\n"
     );
     stream.write_all((head + body).as_bytes()).await.unwrap();
     let mut answer = String::new();

@@ -16,7 +16,8 @@ const MOST: usize = 32;
 pub(crate) struct Lengths {
     /// The longest length of each range, rising. Never empty.
     ends: Box<[usize]>,
-    /// What was measured: lengths that rise, and what one of it takes alone, which never falls. Never empty.
+    /// What was measured: lengths that rise, and what one of it takes alone, which never falls.
+    /// Never empty.
     alone: Vec<(usize, Span)>,
     /// What is longer fails, and with it the batch that it is in.
     limit: Option<usize>,
@@ -74,8 +75,8 @@ impl Lengths {
         starts.zip(&*self.ends).map(|(start, &end)| start..=end)
     }
 
-    /// What a request of this length takes alone: a straight line between lengths that were measured, and beyond them
-    /// as it grew between the last two, at least in proportion.
+    /// What a request of this length takes alone: a straight line between lengths that were
+    /// measured, and beyond them as it grew between the last two, at least in proportion.
     pub(crate) fn alone(&self, length: usize) -> Span {
         let after = self.alone.partition_point(|&(measured, _)| measured < length);
         let at = |index: usize| (self.alone[index].0 as f64, self.alone[index].1.0 as f64);

@@ -1,6 +1,8 @@
-//! What requests run like: the kinds of a model's requests, told apart by their length or by their application.
+//! What requests run like: the kinds of a model's requests, told apart by their length or by their
+//! application.
 //!
-//! A few comparisons for each request; nothing is allocated, and nobody waits, once an application is known.
+//! A few comparisons for each request; nothing is allocated, and nobody waits, once an application
+//! is known.
 
 mod lengths;
 mod tags;

@@ -8,8 +8,8 @@ pub(crate) const HEADER: &str = "x-fermata-application";
 /// The parameter of a request that does.
 pub(crate) const PARAMETER: &str = "application";
 
-/// So many are told apart: those that come later share the last place. More would make a decision slow, and
-/// whoever invents a name for every request must not fill the memory.
+/// So many are told apart: those that come later share the last place. More would make a decision
+/// slow, and whoever invents a name for every request must not fill the memory.
 pub(super) const MOST: usize = 32;
 /// The last place, as metrics call it.
 const OTHERS: &str = "others";
@@ -26,7 +26,8 @@ impl Application {
     }
 }
 
-/// The applications of one model. Names are only ever added, each once, so that nobody waits to read them.
+/// The applications of one model. Names are only ever added, each once, so that nobody waits to
+/// read them.
 #[derive(Debug, Default)]
 pub(crate) struct Tags {
     /// Filled from the front. The last place of all is for the rest.
@@ -37,13 +38,15 @@ pub(crate) struct Tags {
 }
 
 impl Tags {
-    /// The place of an application; a new one for a new name, while there are any. The error says what is wrong with the name.
+    /// The place of an application; a new one for a new name, while there are any. The error says
+    /// what is wrong with the name.
     pub(crate) fn find(&self, model: &str, name: &str) -> Result<Application, String> {
         if name.is_empty() || name.len() > BYTES_MAX || name.chars().any(char::is_control) {
             let shown: String = name.chars().take(BYTES_MAX).collect();
             let shown = shown.escape_debug();
             return Err(format!(
-                "the application is '{shown}', expected a name of 1 to {BYTES_MAX} bytes without control characters"
+                "the application is '{shown}', expected a name of 1 to {BYTES_MAX} bytes without \
+                 control characters"
             ));
         }
         for (at, place) in self.names.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! How many executors the load needs, by the rule of `fermata_plan::advice`, from counters of the last seconds.
+//! How many executors the load needs, by the rule of `fermata_plan::advice`, from counters of the
+//! last seconds.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -37,8 +38,8 @@ pub struct Sample {
     pub filled: Option<f64>,
 }
 
-/// What happened in a pool since the last time. Models come and go with their counters, so that only what was counted
-/// while they were there is the pool's.
+/// What happened in a pool since the last time. Models come and go with their counters, so that
+/// only what was counted while they were there is the pool's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Change {
     /// How many executors there are.

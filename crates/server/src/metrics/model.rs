@@ -49,8 +49,8 @@ impl Outcome {
     }
 }
 
-/// The edges of latency buckets, as parts of the SLO: fine below it, where one looks for slack; the SLO
-/// itself is an edge, so that the share in time can be read off.
+/// The edges of latency buckets, as parts of the SLO: fine below it, where one looks for slack; the
+/// SLO itself is an edge, so that the share in time can be read off.
 const EDGES: [f64; 12] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.5, 3.0];
 
 /// A batch that misses its plan by less than this part of it was foretold.
@@ -163,8 +163,8 @@ impl ModelMetrics {
         self.outcomes[at.expect("all outcomes are listed")].load(Relaxed)
     }
 
-    /// How many requests are in the server now. The counters are read one by one, so this may be off by
-    /// those that come and go meanwhile.
+    /// How many requests are in the server now. The counters are read one by one, so this may be
+    /// off by those that come and go meanwhile.
     pub fn pending(&self) -> u64 {
         let left: u64 = self.outcomes.iter().map(|count| count.load(Relaxed)).sum();
         self.arrived.load(Relaxed).saturating_sub(left)

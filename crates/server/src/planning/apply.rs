@@ -1,5 +1,5 @@
-//! Does what a step says, without a failed request: executors come before models do, a model has its new place before
-//! its old one is given up, and executors go last.
+//! Does what a step says, without a failed request: executors come before models do, a model has
+//! its new place before its old one is given up, and executors go last.
 //!
 //! Everything here may wait for an executor or a session, and runs off the way of requests.
 
@@ -30,7 +30,8 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Executors come where there are models already. Where all are in use, others give up what they do not need.
+    /// Executors come where there are models already. Where all are in use, others give up what
+    /// they do not need.
     pub(super) fn grow(&self, fleet: &Fleet) {
         let there = |at: usize| self.pools.get(at).map_or(0, |pool| pool.executors());
         let needed: usize =
@@ -52,7 +53,8 @@ impl Change {
     pub(super) fn relocate(&mut self, service: &Service) -> usize {
         let fleet = service.fleet();
         for at in self.pools.len()..self.after.len() {
-            // Who was to move to a pool that does not come stays where it is; the next plan tries again.
+            // Who was to move to a pool that does not come stays where it is; the next plan tries
+            // again.
             let executors = self.after[at].min(fleet.free());
             if executors == 0 {
                 tracing::warn!("no GPU is free for one more pool");

@@ -1,5 +1,5 @@
-//! By how much a pool needs more executors than its plan says, or fewer: learnt from what it loses and how much it
-//! idles (Symphony, section 3.5).
+//! By how much a pool needs more executors than its plan says, or fewer: learnt from what it loses
+//! and how much it idles (Symphony, section 3.5).
 
 use fermata_plan::advice::{BAD_MAX, needed};
 
@@ -9,10 +9,11 @@ use super::trigger::Seen;
 const IDLE: f64 = 0.5;
 /// Executors that are busier than this are not too many: what was given up is taken back.
 const BUSY: f64 = 0.75;
-/// What was learnt is forgotten, and what idles is given up, by this part a plan: slowly, since losing requests costs
-/// more than executors.
+/// What was learnt is forgotten, and what idles is given up, by this part a plan: slowly, since
+/// losing requests costs more than executors.
 const STEP: f64 = 0.95;
-/// Never more and never fewer than these parts of the plan: beyond, the plan is wrong in a way that counting cannot mend.
+/// Never more and never fewer than these parts of the plan: beyond, the plan is wrong in a way that
+/// counting cannot mend.
 const MOST: f64 = 2.0;
 const LEAST: f64 = 0.6;
 
@@ -27,7 +28,8 @@ impl Default for Correction {
 }
 
 impl Correction {
-    /// Learns from what was seen of a pool of so many executors, for which `planned` had been planned.
+    /// Learns from what was seen of a pool of so many executors, for which `planned` had been
+    /// planned.
     pub(super) fn learn(&mut self, planned: usize, executors: usize, seen: &Seen) {
         let needed_share = seen.needed_share(executors);
         if seen.loses() {

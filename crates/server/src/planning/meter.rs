@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use fermata_core::{Span, Time};
 
-/// A difference is no accident beyond so many standard deviations. Arrivals that come at random have as much variance
-/// as there are.
+/// A difference is no accident beyond so many standard deviations. Arrivals that come at random
+/// have as much variance as there are.
 pub(crate) const DEVIATIONS: f64 = 3.0;
 
 /// Counters of arrivals, as they were.
@@ -34,7 +34,8 @@ impl Meter {
         Self { epoch, lately, models: BTreeMap::new() }
     }
 
-    /// How many requests have come for each model until now. A model that is not named is forgotten.
+    /// How many requests have come for each model until now. A model that is not named is
+    /// forgotten.
     pub(crate) fn note(
         &mut self,
         now: Time,

@@ -1,8 +1,9 @@
-//! Planning while serving: what comes is measured, a plan is made for it every epoch, or at once when the load leaves
-//! what was planned for, and the difference is applied in small steps.
+//! Planning while serving: what comes is measured, a plan is made for it every epoch, or at once
+//! when the load leaves what was planned for, and the difference is applied in small steps.
 //!
-//! What is decided is pure and apart: when ([`trigger`]), for which rates ([`meter`]), in which steps ([`step`]), and what
-//! losses and idleness teach about a plan ([`correction`]). Here they meet the clock and the pools.
+//! What is decided is pure and apart: when ([`trigger`]), for which rates ([`meter`]), in which
+//! steps ([`step`]), and what losses and idleness teach about a plan ([`correction`]). Here they
+//! meet the clock and the pools.
 
 mod apply;
 mod correction;
@@ -97,7 +98,8 @@ struct Basis {
 struct Tally {
     good: u64,
     bad: u64,
-    /// How long its executors were busy when the plan was made, and how long they could have been since.
+    /// How long its executors were busy when the plan was made, and how long they could have been
+    /// since.
     busy_before: Span,
     available: Span,
     /// What the plan gave it.
@@ -291,7 +293,8 @@ impl Planning {
         // Where none can go now, none can soon.
         self.moves_left = next.left > 0 && !next.moves.is_empty();
         let kept = self.settle_sizes(now, &pools, &mut next.before, &mut next.after);
-        // Whoever unloads a model waits until nobody holds it, and has the turn that a move waits for.
+        // Whoever unloads a model waits until nobody holds it, and has the turn that a move waits
+        // for.
         let weak = |model: usize| Arc::downgrade(&planned[model].served);
         let moves = next.moves.iter().map(|&(model, to)| (weak(model), to)).collect();
         let names: Vec<String> = planned.into_iter().map(|model| model.key.0).collect();
@@ -301,8 +304,8 @@ impl Planning {
         self.tell(why, &plan, &names, moved, next.left);
     }
 
-    /// Corrects sizes by what was learnt, and cuts them to what there is. Returns how many executors each pool keeps
-    /// in any case, since it needed them a short while ago.
+    /// Corrects sizes by what was learnt, and cuts them to what there is. Returns how many
+    /// executors each pool keeps in any case, since it needed them a short while ago.
     fn settle_sizes(
         &mut self,
         now: Time,

@@ -1,5 +1,5 @@
-//! From where models are to where a plan wants them, in steps: so many moves at a time, and at every moment enough
-//! executors for the models that a pool has. Pure.
+//! From where models are to where a plan wants them, in steps: so many moves at a time, and at
+//! every moment enough executors for the models that a pool has. Pure.
 
 use fermata_plan::{Plan, executors_for};
 
@@ -37,7 +37,8 @@ pub(super) struct Step {
     pub(super) left: usize,
 }
 
-/// Fewer GPUs than these, or than this part of all, are not worth a move: rates are never quite the same.
+/// Fewer GPUs than these, or than this part of all, are not worth a move: rates are never quite the
+/// same.
 const SAVED_MIN: usize = 2;
 const SAVED_PART: usize = 20;
 
@@ -131,8 +132,8 @@ pub(super) fn fit(sizes: &mut [usize], most: usize) {
     rests.into_iter().take(left).for_each(|(_, at)| sizes[at] += 1);
 }
 
-/// Which pool that there is each pool of the plan becomes: that with which it has the most models in common, or a new
-/// one. `None` for a pool of the plan that has no models.
+/// Which pool that there is each pool of the plan becomes: that with which it has the most models
+/// in common, or a new one. `None` for a pool of the plan that has no models.
 fn matched(layout: &Layout, wanted: &Wanted) -> Vec<Option<usize>> {
     let mut common = vec![vec![0_usize; layout.pools]; wanted.sizes.len()];
     for (goal, &home) in wanted.homes.iter().zip(&layout.homes) {
@@ -172,8 +173,8 @@ struct Sizes<'a> {
 }
 
 impl Sizes<'_> {
-    /// How many executors each pool needs where models are like this: as the plan says where it is done, and else what
-    /// they are likely to need.
+    /// How many executors each pool needs where models are like this: as the plan says where it is
+    /// done, and else what they are likely to need.
     fn of(&self, homes: &[usize]) -> Vec<usize> {
         let size = |pool: usize| {
             let mut here = homes.iter().zip(self.goals);
@@ -276,7 +277,8 @@ mod tests {
         let step = steps(&little, &exchange, 4, u64::MAX);
         assert_eq!((step.moves.len(), step.left), (0, 0));
         assert_eq!(step.after, [executors_for(3.0), executors_for(2.0)]);
-        // But where there are fewer pools after it, where it saves enough, and where memory wants it.
+        // But where there are fewer pools after it, where it saves enough, and where memory wants
+        // it.
         let moves = |pools, memory| steps(&little, &plan(pools), 4, memory).moves.len();
         assert_eq!(moves(&[(7, &[0, 1, 2, 3, 4])], u64::MAX), 2);
         assert_eq!(moves(&[(3, &[0, 1, 3]), (2, &[2, 4])], u64::MAX), 2);

@@ -16,8 +16,8 @@ use crate::fleet::Fleet;
 use crate::inference::Call;
 use crate::loader::Loader;
 
-/// An estimate that is good enough to test with: first fit by memory, the busiest models together, so that a load that
-/// shifts moves them; and GPUs for batches of one.
+/// An estimate that is good enough to test with: first fit by memory, the busiest models together,
+/// so that a load that shifts moves them; and GPUs for batches of one.
 fn fluid(problem: &Problem, _previous: Option<&Plan>) -> Plan {
     let mut parts: Vec<(u64, Vec<usize>)> = Vec::new();
     let mut order: Vec<usize> = (0..problem.demands.len()).collect();
@@ -76,7 +76,8 @@ impl Bed {
         for model in 0..models {
             let home = folder.path().join(name(model));
             std::fs::create_dir(&home).unwrap();
-            let text = "slo_ms = 5000\nengine = \"emulated\"\nalpha_ms = 2\nbeta_ms = 8\nmemory_mb = 100\n";
+            let text = "slo_ms = 5000\nengine = \"emulated\"\nalpha_ms = 2\nbeta_ms = \
+                8\nmemory_mb = 100\n";
             std::fs::write(home.join("fermata.toml"), text).unwrap();
         }
         let clock = RealTime::start();

@@ -1,4 +1,5 @@
-//! When a new plan is made, and why: every epoch, and at once when the load leaves what was planned for. No clock.
+//! When a new plan is made, and why: every epoch, and at once when the load leaves what was planned
+//! for. No clock.
 
 use std::fmt;
 
@@ -7,13 +8,15 @@ use fermata_plan::advice::{Observed, needed};
 
 use super::meter::DEVIATIONS;
 
-/// Above this part of the load that was planned for, the head-room is being used up (Nexus re-plans there too).
+/// Above this part of the load that was planned for, the head-room is being used up (Nexus re-plans
+/// there too).
 const RISE: f64 = 1.1;
 /// Below this part of it, GPUs are wasted (Nexus).
 const FALL: f64 = 0.8;
 /// Less than this part of a GPU is nobody's business.
 const CHANGE_MIN: f64 = 0.25;
-/// So many of an epoch must pass before another plan for a reason that harms nobody: 10 s of 30, as in Nexus.
+/// So many of an epoch must pass before another plan for a reason that harms nobody: 10 s of 30, as
+/// in Nexus.
 const CALM_PART: u64 = 3;
 /// So many before one that adds executors: 1 s of 30.
 const HURRY_PART: u64 = 30;
@@ -47,8 +50,8 @@ pub(super) enum Why {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) name: String,
-    /// GPUs that the load would keep busy by the last plan, and by what comes now; by how much the latter may be
-    /// accident.
+    /// GPUs that the load would keep busy by the last plan, and by what comes now; by how much the
+    /// latter may be accident.
     pub(super) planned: f64,
     pub(super) load: f64,
     pub(super) deviation: f64,

@@ -1,6 +1,8 @@
-//! Keeps what was measured: beside the model, or in the user's cache where the model's folder cannot be written.
+//! Keeps what was measured: beside the model, or in the user's cache where the model's folder
+//! cannot be written.
 //!
-//! A file that is missing, broken or of another model, engine, device or format is measured again; never an error.
+//! A file that is missing, broken or of another model, engine, device or format is measured again;
+//! never an error.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +20,8 @@ use super::table::{Latency, Measured, Stop};
 /// The sorts of documents, as their files are called.
 const PROFILE: &str = "profile";
 const LENGTHS: &str = "lengths";
-/// The folder of the profiles, in that of a version. Hidden, so that its writing is no change of the model.
+/// The folder of the profiles, in that of a version. Hidden, so that its writing is no change of
+/// the model.
 const FOLDER: &str = ".fermata";
 
 /// Where the profiles of a version are kept.
@@ -96,7 +99,8 @@ impl Cache {
         self.keep(PROFILE, key, &Document::of(key, measured))
     }
 
-    /// What was measured before of a model whose requests have a length, if it tells all that would be measured now.
+    /// What was measured before of a model whose requests have a length, if it tells all that would
+    /// be measured now.
     pub fn load_lengths(&self, key: &CacheKey, slo: Span) -> Option<LengthTable> {
         let check =
             |document: LengthDocument| (document.key == *key).then(|| document.check()).transpose();

@@ -1,11 +1,13 @@
 //! Keeps a profile true while serving: what executions really take, against what they should.
 //!
-//! A slow neighbour, a throttled clock or a profile taken at a bad moment show in every batch. The correction covers
-//! all but three of the last 64 executions (their 95th percentile), by the cheaper of two explanations: all batches
-//! take a factor longer, or all take the same time longer. Told the time, never asking: same executions, same profiles.
+//! A slow neighbour, a throttled clock or a profile taken at a bad moment show in every batch. The
+//! correction covers all but three of the last 64 executions (their 95th percentile), by the
+//! cheaper of two explanations: all batches take a factor longer, or all take the same time longer.
+//! Told the time, never asking: same executions, same profiles.
 //!
-//! Where the median is planned with it is simpler: the median of the last 64 ratios is the factor. A few slow batches in a row are
-//! nothing unusual there, and what waits on a device for others is not part of what a batch takes.
+//! Where the median is planned with it is simpler: the median of the last 64 ratios is the factor.
+//! A few slow batches in a row are nothing unusual there, and what waits on a device for others is
+//! not part of what a batch takes.
 
 use std::collections::VecDeque;
 
@@ -15,10 +17,11 @@ use super::Planned;
 
 /// How many executions are remembered.
 const WINDOW: usize = 64;
-/// For how long: of a model that is seldom asked for, old executions tell nothing of its neighbours now.
+/// For how long: of a model that is seldom asked for, old executions tell nothing of its neighbours
+/// now.
 const MEMORY: Span = Span(10_000_000_000);
-/// So many executions in a row that were all slower than expected by this much are a new time: what was before it
-/// tells nothing.
+/// So many executions in a row that were all slower than expected by this much are a new time: what
+/// was before it tells nothing.
 const SHIFT: usize = 4;
 const SHIFT_MIN: f64 = 1.05;
 /// A single execution changes nothing, and three of the whole window do not.
@@ -27,9 +30,9 @@ const OUTLIERS: usize = 3;
 const FACTOR_MIN: f64 = 0.5;
 /// Slower than this is a broken device rather than a busy one.
 const FACTOR_MAX: f64 = 8.0;
-/// The correction ends where a request alone would need this share of the SLO: were everything dropped as hopeless,
-/// nobody would find out when the device is fast again. The margin may take an eighth of it, and a busy machine as much until a request is
-/// decided about.
+/// The correction ends where a request alone would need this share of the SLO: were everything
+/// dropped as hopeless, nobody would find out when the device is fast again. The margin may take an
+/// eighth of it, and a busy machine as much until a request is decided about.
 const SLO_SHARE: f64 = 0.75;
 /// A profile that turned out too short makes requests late: this is told soon, though it be little,
 const RISE_MIN: f64 = 0.01;
@@ -91,8 +94,8 @@ impl Corrector {
         }
     }
 
-    /// Takes note that a batch of `size` ended at `now` after running for `observed`. Gives the profile with which to go
-    /// on, where it should change.
+    /// Takes note that a batch of `size` ended at `now` after running for `observed`. Gives the
+    /// profile with which to go on, where it should change.
     pub fn observe(&mut self, now: Time, size: usize, observed: Span) -> Option<Profile> {
         let expected = self.base.latency(size);
         if expected == Span::MAX {
@@ -152,14 +155,16 @@ impl Corrector {
         }
     }
 
-    /// The cheapest correction that covers what was observed, less the outliers. `None` where too little is known.
+    /// The cheapest correction that covers what was observed, less the outliers. `None` where too
+    /// little is known.
     fn estimate(&self) -> Option<Correction> {
         let ratio = |execution: &Execution| {
             execution.observed.0 as f64 / execution.expected.0.max(1) as f64
         };
         let count = self.recent.len();
         if count < 2 {
-            // One execution may be an outlier upwards; that the bad times are over it may well tell.
+            // One execution may be an outlier upwards; that the bad times are over it may well
+            // tell.
             let factor = ratio(self.recent.front()?).max(1.0);
             let fallen = Correction { factor, overhead: Span::ZERO };
             return (self.change_to(fallen) < 0.0).then_some(fallen);
@@ -181,8 +186,8 @@ impl Corrector {
         let room = (self.factor_max - 1.0) * self.base.shortest().0 as f64;
         let overhead = largest_but(outliers, late).min(room);
         let overhead = Correction { factor: 1.0, overhead: Span(overhead.round() as u64) };
-        // A few executions, or those of one size, cannot tell the two apart. Then it is the factor, which
-        // neighbours mostly are.
+        // A few executions, or those of one size, cannot tell the two apart. Then it is the factor,
+        // which neighbours mostly are.
         let cost = |correction: Correction| -> u128 {
             self.recent
                 .iter()
@@ -367,7 +372,8 @@ mod tests {
         }
         assert!(world.corrector.profile().shortest() <= Span::from_ms(18.8));
         assert_eq!(world.corrector.profile().max_batch(), 18);
-        // Old executions are forgotten; what comes after a long time tells at once that all is well.
+        // Old executions are forgotten; what comes after a long time tells at once that all is
+        // well.
         world.now += Span::from_secs(60.0);
         world.run(1, |latency| latency.as_ms());
         assert_eq!(world.corrector.factor(), 1.0);
@@ -410,7 +416,12 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_executions_keep_the_bounds(executions in proptest::collection::vec((0..1_000_000_000_u64, 1..30_usize, proptest::num::u64::ANY), 0..200)) {
+        fn any_executions_keep_the_bounds(
+            executions in proptest::collection::vec(
+                (0..1_000_000_000_u64, 1..30_usize, proptest::num::u64::ANY),
+                0..200,
+            ),
+        ) {
             let mut corrector = Corrector::new(resnet50(), Span::from_ms(25.0), Planned::Tail);
             let mut now = Time::START;
             for (gap, size, observed) in executions {

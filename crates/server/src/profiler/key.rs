@@ -1,4 +1,5 @@
-//! What a kept measurement is of: the model by its content, the engine, the device, and how it was measured.
+//! What a kept measurement is of: the model by its content, the engine, the device, and how it was
+//! measured.
 
 use std::fs;
 use std::io::{self, Read};
@@ -65,8 +66,9 @@ impl CacheKey {
         Self { device, ..self.clone() }
     }
 
-    /// Devices, threads and shapes have files of their own, so that two servers do not fight for one. The content is
-    /// in the name only where several models share a folder: beside the model the old file is replaced.
+    /// Devices, threads and shapes have files of their own, so that two servers do not fight for
+    /// one. The content is in the name only where several models share a folder: beside the model
+    /// the old file is replaced.
     pub(super) fn file_name(&self, sort: &str, shared: bool) -> String {
         let content = if shared { self.content.clone() } else { String::new() };
         let key = Self { content, ..self.clone() };

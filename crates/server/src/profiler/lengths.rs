@@ -1,7 +1,9 @@
-//! What requests of each length take, alone and in batches: for models whose requests have a length.
+//! What requests of each length take, alone and in batches: for models whose requests have a
+//! length.
 //!
-//! Lengths are doubled until one fails, takes longer than the objective, or is longer than anybody asks for; between them, alone times are
-//! measured on a grid of about 30 % steps, gone through twice, and batches of a few lengths, from which their growth is fitted.
+//! Lengths are doubled until one fails, takes longer than the objective, or is longer than anybody
+//! asks for; between them, alone times are measured on a grid of about 30 % steps, gone through
+//! twice, and batches of a few lengths, from which their growth is fitted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +35,8 @@ const RUNS_OF_LENGTH: usize = 8;
 /// What was measured of a model whose requests have a length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LengthTable {
-    /// By rising length, what requests took alone, run by run. Never empty, and none is without a run.
+    /// By rising length, what requests took alone, run by run. Never empty, and none is without a
+    /// run.
     pub alone: Vec<(usize, Vec<Span>)>,
     /// Batches of requests of one length: how many, how long, what they took.
     pub batches: Vec<(usize, usize, Span)>,
@@ -77,7 +80,8 @@ impl LengthTable {
         sizes.partition_point(|&size| growth.latency(size, shortest) <= self.slo).max(1)
     }
 
-    /// What requests of each range take, as runs: those of lengths in it, each as much above and below its median as all runs were.
+    /// What requests of each range take, as runs: those of lengths in it, each as much above and
+    /// below its median as all runs were.
     pub(crate) fn runs(&self, lengths: &Lengths) -> Runs {
         let mut ratios: Vec<f64> = self
             .alone
@@ -104,8 +108,8 @@ impl LengthTable {
     }
 }
 
-/// Measures a model whose signature has a length, up to the first that takes longer than `slo`. `shapes` are those of inputs with
-/// other free axes. Fails if not even the shortest can be run.
+/// Measures a model whose signature has a length, up to the first that takes longer than `slo`.
+/// `shapes` are those of inputs with other free axes. Fails if not even the shortest can be run.
 pub(super) fn measure(
     session: &mut dyn Session,
     signature: &Signature,
@@ -145,7 +149,8 @@ fn measure_by(
     let grid = grid(longest);
     let mut alone: Vec<(usize, Vec<Span>)> =
         grid.iter().map(|&length| (length, Vec::new())).collect();
-    // Two passes share half of the time: a neighbour that is busy for a while then spoils half of the runs of a length at most.
+    // Two passes share half of the time: a neighbour that is busy for a while then spoils half of
+    // the runs of a length at most.
     let deadline = clock() + Span(budget.0 / 2);
     let visits = 2 * alone.len();
     for visit in 0..visits {
@@ -174,7 +179,8 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Doubles the length until it fails, takes too long or is too long; the longest that ran, and whether a longer one failed.
+    /// Doubles the length until it fails, takes too long or is too long; the longest that ran, and
+    /// whether a longer one failed.
     fn probe(&mut self, slo: Span) -> Result<(usize, Option<usize>), EngineError> {
         let declared = self.signature.length.as_ref().map_or(usize::MAX, |length| length.longest);
         let most = declared.clamp(1, LENGTH_MAX);
@@ -233,7 +239,8 @@ impl Bench<'_> {
         for (at, &size) in sizes.iter().enumerate() {
             for (place, (length, runs)) in some.iter().enumerate() {
                 let now = (self.clock)();
-                // Batches are seldom slower than one request after the other; those need not be measured that nobody would run.
+                // Batches are seldom slower than one request after the other; those need not be
+                // measured that nobody would run.
                 if now >= deadline || median(runs).0.saturating_mul(size as u64) > 2 * slo.0 {
                     continue;
                 }
@@ -295,8 +302,9 @@ impl Bench<'_> {
     }
 }
 
-/// The shortest alone time of interest for how batches grow: what every run costs, however short, weighs on short ones, and they are
-/// so cheap that it matters little what is thought of their batches.
+/// The shortest alone time of interest for how batches grow: what every run costs, however short,
+/// weighs on short ones, and they are so cheap that it matters little what is thought of their
+/// batches.
 fn least(alone: impl Iterator<Item = Span>, slo: Span) -> Span {
     let longest = alone.filter(|&alone| alone <= slo).max();
     Span(longest.map_or(0, |longest| longest.0 / SHORT))
@@ -331,7 +339,8 @@ mod tests {
 
     use super::*;
 
-    /// A device with a clock of its own, on which a batch of `k` whose length is `l` takes what `latency` says, in milliseconds.
+    /// A device with a clock of its own, on which a batch of `k` whose length is `l` takes what
+    /// `latency` says, in milliseconds.
     struct Device<F> {
         time: Arc<AtomicU64>,
         latency: F,

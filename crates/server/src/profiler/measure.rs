@@ -1,9 +1,9 @@
 //! Runs batches of every size and times them.
 //!
-//! Sizes up to 16 are timed one by one, larger ones on a grid of eight to the octave with straight lines between; all
-//! are run at least once, so that none is new to the engine when it is served. The sizes are gone through twice: a
-//! neighbour that is busy for a while then spoils at most half of the samples of a size, which leaves its median as
-//! it is.
+//! Sizes up to 16 are timed one by one, larger ones on a grid of eight to the octave with straight
+//! lines between; all are run at least once, so that none is new to the engine when it is served.
+//! The sizes are gone through twice: a neighbour that is busy for a while then spoils at most half
+//! of the samples of a size, which leaves its median as it is.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -35,7 +35,8 @@ const TAIL: f64 = 0.99;
 pub struct Options {
     /// About how long it may take. A slow model is then measured for small batches only.
     pub budget: Duration,
-    /// The shapes of inputs, without the batch, for those that may have any; 1 along each such axis otherwise.
+    /// The shapes of inputs, without the batch, for those that may have any; 1 along each such axis
+    /// otherwise.
     pub shapes: BTreeMap<String, Vec<i64>>,
 }
 
@@ -56,7 +57,8 @@ pub struct Step {
     pub pass: usize,
 }
 
-/// Measures a model, up to the first batch that takes longer than `limit`. Fails if not even one request can be run.
+/// Measures a model, up to the first batch that takes longer than `limit`. Fails if not even one
+/// request can be run.
 pub fn measure(
     session: &mut dyn Session,
     signature: &Signature,
@@ -81,7 +83,8 @@ fn measure_by(
     let max = signature.max_batch.max(1);
     let item = item(signature, &options.shapes).map_err(EngineError::Run)?;
     let budget = Span(u64::try_from(options.budget.as_nanos()).unwrap_or(u64::MAX));
-    // Where batches are padded, those of the sizes that are run are timed, and the others take as long as the next.
+    // Where batches are padded, those of the sizes that are run are timed, and the others take as
+    // long as the next.
     let pads = (1..=max).any(|size| session.runs_as(size) != size);
     let mut bench = Bench { clock, session, batch: vec![item; max], deadline: Span::MAX };
     let is_timed = |&size: &usize| match pads {
@@ -129,7 +132,8 @@ fn measure_by(
     }
     let mut measured = Measured { batches: samples.table(pads), stop, limit };
     measured.end_at(limit);
-    // What lies between the timed sizes is run once, and what lies behind the last of them may fail.
+    // What lies between the timed sizes is run once, and what lies behind the last of them may
+    // fail.
     let between: Vec<usize> =
         (1..=max).filter(|size| !samples.by_size.contains_key(size)).collect();
     for size in between {
@@ -191,7 +195,8 @@ impl Bench<'_> {
         watch::time(self.session, &self.batch[..size], self.clock)
     }
 
-    /// Times one size as often as its share of the time allows, of which `visits` are still to come.
+    /// Times one size as often as its share of the time allows, of which `visits` are still to
+    /// come.
     fn visit(
         &mut self,
         size: usize,
@@ -229,8 +234,9 @@ impl Samples {
         sorted[sorted.len() / 2]
     }
 
-    /// How much longer than the median the tail is, as a ratio. Jitter is of the machine rather than of a size: sizes
-    /// up to an octave away are taken together, since one alone has too few runs to know what one in a hundred does.
+    /// How much longer than the median the tail is, as a ratio. Jitter is of the machine rather
+    /// than of a size: sizes up to an octave away are taken together, since one alone has too few
+    /// runs to know what one in a hundred does.
     fn jitter(&self, size: usize) -> f64 {
         let near = self.by_size.range(size.div_ceil(2)..=size.saturating_mul(2));
         let mut ratios: Vec<f64> = near
@@ -254,7 +260,8 @@ impl Samples {
         Latency { mean, median: self.median(size), tail: tail.max(mean), runs: runs.len() }
     }
 
-    /// Every size up to the largest that was timed: in straight lines between those, or as long as the next of them.
+    /// Every size up to the largest that was timed: in straight lines between those, or as long as
+    /// the next of them.
     fn table(&self, pads: bool) -> Vec<Latency> {
         let timed: Vec<(usize, Latency)> =
             self.by_size.keys().map(|&size| (size, self.of(size))).collect();
@@ -329,7 +336,8 @@ mod tests {
     use super::super::Planned;
     use super::*;
 
-    /// A device with a clock of its own, on which the `n`-th run of a batch of `b` takes `latency(n, b)`.
+    /// A device with a clock of its own, on which the `n`-th run of a batch of `b` takes
+    /// `latency(n, b)`.
     struct Device<F> {
         time: Arc<AtomicU64>,
         latency: F,
@@ -506,7 +514,8 @@ mod tests {
     #[test]
     fn a_batch_that_is_padded_takes_as_long_as_the_size_at_which_it_runs() {
         let time = Arc::new(AtomicU64::new(0));
-        // For each of them something has to be compiled, which takes most of the time that there is to measure.
+        // For each of them something has to be compiled, which takes most of the time that there is
+        // to measure.
         let mut compiled = std::collections::BTreeSet::new();
         let latency = |_: usize, size: usize| {
             let size = size.next_multiple_of(8);

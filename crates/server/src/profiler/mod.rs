@@ -109,8 +109,8 @@ impl Known {
     }
 }
 
-/// What is known of a model, from what is kept or else from what is measured now, and a session in which every size of it has
-/// run. `shapes` are those of inputs that may have any.
+/// What is known of a model, from what is kept or else from what is measured now, and a session in
+/// which every size of it has run. `shapes` are those of inputs that may have any.
 #[expect(clippy::too_many_arguments, reason = "the parts of one thing, named at its only caller")]
 pub(crate) fn cached_or_measured(
     engine: &dyn Engine,
@@ -123,10 +123,12 @@ pub(crate) fn cached_or_measured(
     watch: Watch,
 ) -> Result<Known, EngineError> {
     let by_length = signature.length.as_ref().is_some_and(|length| match run_time {
-        // One number for each size, measured with the shape that the settings have: whoever asks for that gets it.
+        // One number for each size, measured with the shape that the settings have: whoever asks
+        // for that gets it.
         Some(RunTime::Point) => length.padding.is_some() && shapes.is_empty(),
         Some(RunTime::Spread) => true,
-        // Without padding only equal requests share a batch, and whoever sends nothing else must lose nothing.
+        // Without padding only equal requests share a batch, and whoever sends nothing else must
+        // lose nothing.
         None => length.padding.is_some(),
     });
     if by_length {
@@ -136,7 +138,8 @@ pub(crate) fn cached_or_measured(
             Ok(known) => return Ok(known),
             Err(reason) => {
                 let file = source.file.display();
-                tracing::warn!(%file, %reason, "lengths tell nothing: one latency for each batch size");
+                tracing::warn!(%file, %reason, "lengths tell nothing: one latency for each batch \
+                    size");
             }
         }
     }

@@ -1,9 +1,10 @@
-//! Keeps the profile of a model true whose run time depends on the input: by how much batches take longer than they
-//! should, taken together.
+//! Keeps the profile of a model true whose run time depends on the input: by how much batches take
+//! longer than they should, taken together.
 //!
-//! What a request takes alone is the online profiler's: it re-runs them. What that cannot see is how batches fare among
-//! their neighbours, and this is one factor, on the growth. A single batch tells nothing, since to be longer or shorter than the mean
-//! is in its nature: only a mean that is off by more than chance counts.
+//! What a request takes alone is the online profiler's: it re-runs them. What that cannot see is
+//! how batches fare among their neighbours, and this is one factor, on the growth. A single batch
+//! tells nothing, since to be longer or shorter than the mean is in its nature: only a mean that is
+//! off by more than chance counts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,14 +21,15 @@ const CHANGE_MIN: f64 = 0.03;
 /// A mean is off by chance by less than so many of its deviations.
 const CHANCE: f64 = 2.0;
 const INTERVAL: Span = Span(250_000_000);
-/// A batch that takes longer than this many times its plan counts as so many: one that hangs is not a slow device.
+/// A batch that takes longer than this many times its plan counts as so many: one that hangs is not
+/// a slow device.
 const RATIO_MAX: f64 = 8.0;
 const FACTOR_MIN: f64 = 0.25;
 /// Slower than this is a broken device rather than a busy one.
 const FACTOR_MAX: f64 = 8.0;
-/// The factor ends where a request alone would need this share of the SLO: were everything dropped as hopeless, nobody
-/// would find out when the device is fast again. The margin may take an eighth of it, and a busy machine as much until a request is
-/// decided about.
+/// The factor ends where a request alone would need this share of the SLO: were everything dropped
+/// as hopeless, nobody would find out when the device is fast again. The margin may take an eighth
+/// of it, and a busy machine as much until a request is decided about.
 const SLO_SHARE: f64 = 0.75;
 
 /// By how much the batches of a model are stretched.
@@ -38,7 +40,8 @@ pub struct Stretch {
     slo: Span,
     factor: f64,
     changed_at: Option<Time>,
-    /// When batches ended, what they should have taken under the present factor, what they took as a multiple of it.
+    /// When batches ended, what they should have taken under the present factor, what they took as
+    /// a multiple of it.
     recent: VecDeque<(Time, f64, f64)>,
 }
 
@@ -49,8 +52,8 @@ impl Stretch {
         Self { base, slo, factor: 1.0, changed_at: None, recent }
     }
 
-    /// Takes note that a batch ended at `now` that should have taken `latency` on average and took `took`. Gives the profile with
-    /// which to go on, where it should change.
+    /// Takes note that a batch ended at `now` that should have taken `latency` on average and took
+    /// `took`. Gives the profile with which to go on, where it should change.
     pub fn observe(&mut self, now: Time, latency: Span, took: Span) -> Option<Profile> {
         if self.recent.len() == WINDOW {
             self.recent.pop_front();
@@ -93,8 +96,8 @@ impl Stretch {
         Profile::spread_out(Arc::new(self.base.with_growth(Growth { fixed, base, each })))
     }
 
-    /// By how much batches took longer than they should, if that is more than chance. Long ones count for more: it is time that is to
-    /// be foretold.
+    /// By how much batches took longer than they should, if that is more than chance. Long ones
+    /// count for more: it is time that is to be foretold.
     fn ratio(&self) -> Option<f64> {
         let planned: f64 = self.recent.iter().map(|(_, planned, _)| planned).sum();
         let took: f64 = self.recent.iter().map(|(_, planned, ratio)| planned * ratio).sum();
@@ -144,7 +147,8 @@ mod tests {
             (self.seed >> 33) as f64 / (1_u64 << 31) as f64
         }
 
-        /// Single requests, anywhere between half as long and half as long again as the mean of 20 ms.
+        /// Single requests, anywhere between half as long and half as long again as the mean of 20
+        /// ms.
         fn run_many(&mut self, count: usize, factor: f64) {
             for _ in 0..count {
                 let took = Span::from_ms(20.0 * (0.5 + self.random()) * factor);

@@ -3,8 +3,8 @@
 use fermata_core::{Profile, Span};
 use fermata_engine::Engine;
 
-/// The share of the SLO that a request alone is planned to take at most, if it can be that fast: the margin, and the time until
-/// a request is decided about, need some of it.
+/// The share of the SLO that a request alone is planned to take at most, if it can be that fast:
+/// the margin, and the time until a request is decided about, need some of it.
 const ALONE_SHARE: f64 = 0.75;
 
 /// Latencies of batches of 1, 2, 3, ...
@@ -47,11 +47,13 @@ pub enum Stop {
 /// Which of the times that a batch may take dispatch plans with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planned {
-    /// What nearly all stay below, where an executor is told of a batch when it is free: one that takes longer than planned makes all of its
-    /// requests late, and those behind it; one that takes less only leaves its executor idle for that little.
+    /// What nearly all stay below, where an executor is told of a batch when it is free: one that
+    /// takes longer than planned makes all of its requests late, and those behind it; one that
+    /// takes less only leaves its executor idle for that little.
     Tail,
-    /// What half of them stay below, where batches are told ahead: the next one waits on the device, and begins when this one ends, be it a little later
-    /// than planned. Were each planned to take long, each would come a little too late for a device that has nothing else to do.
+    /// What half of them stay below, where batches are told ahead: the next one waits on the
+    /// device, and begins when this one ends, be it a little later than planned. Were each planned
+    /// to take long, each would come a little too late for a device that has nothing else to do.
     Median,
 }
 
@@ -65,8 +67,9 @@ impl Planned {
 impl Measured {
     /// What the dispatcher plans with.
     ///
-    /// A model that is fast enough is never planned to be too slow: on a machine that was busy, the tail may be far
-    /// beyond the SLO, but were nothing run for that, nobody would find out how fast the model is.
+    /// A model that is fast enough is never planned to be too slow: on a machine that was busy, the
+    /// tail may be far beyond the SLO, but were nothing run for that, nobody would find out how
+    /// fast the model is.
     pub fn profile(&self, planned: Planned) -> Profile {
         let first = &self.batches[0];
         let longest = (ALONE_SHARE * self.limit.0 as f64).max(first.median.0 as f64);
@@ -88,14 +91,15 @@ impl Measured {
         self.batches.len()
     }
 
-    /// Whether all sizes that were timed run as they are, but for the first and the last: what was measured while an engine padded batches to other sizes
-    /// tells nothing.
+    /// Whether all sizes that were timed run as they are, but for the first and the last: what was
+    /// measured while an engine padded batches to other sizes tells nothing.
     pub(super) fn fits(&self, runs_as: impl Fn(usize) -> usize) -> bool {
         let timed = |size: &usize| self.batches[size - 1].runs > 0;
         (2..self.batches.len()).filter(timed).all(|size| runs_as(size) == size)
     }
 
-    /// The same under a lower limit, or for smaller batches; `None` if what was measured does not tell.
+    /// The same under a lower limit, or for smaller batches; `None` if what was measured does not
+    /// tell.
     pub(super) fn within(mut self, limit: Span, max_batch: usize) -> Option<Self> {
         let enough = match self.stop {
             Stop::Limit => self.limit >= limit || self.batches.len() >= max_batch,
@@ -115,8 +119,9 @@ impl Measured {
         Some(self)
     }
 
-    /// Leaves out the sizes whose median is beyond the limit; never the first. A tail beyond it may be the machine's
-    /// on that day: the size stays, and is used when executions turn out to be faster.
+    /// Leaves out the sizes whose median is beyond the limit; never the first. A tail beyond it may
+    /// be the machine's on that day: the size stays, and is used when executions turn out to be
+    /// faster.
     pub(super) fn end_at(&mut self, limit: Span) {
         self.limit = limit;
         let fitting =

@@ -10,15 +10,16 @@ use rustix::time::{ClockId, clock_gettime};
 /// How a run is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watch {
-    /// By the time that the thread was given: it computes, and on a busy machine it has to wait for others. What waiting adds is not the
-    /// request's, and shows in what batches take.
+    /// By the time that the thread was given: it computes, and on a busy machine it has to wait for
+    /// others. What waiting adds is not the request's, and shows in what batches take.
     Thread,
     /// By the clock: others compute, and the thread waits for them.
     Wall,
 }
 
 impl Watch {
-    /// How long a model may be measured. Who waits for a device is told what it took, whoever else computes: that needs fewer runs.
+    /// How long a model may be measured. Who waits for a device is told what it took, whoever else
+    /// computes: that needs fewer runs.
     pub(super) fn budget(self) -> Duration {
         match self {
             Self::Thread => Duration::from_secs(8),
@@ -37,7 +38,8 @@ impl Watch {
     }
 }
 
-/// Runs a batch and says how long it took: by the device, where it tells how long it was busy with it, else by a watch.
+/// Runs a batch and says how long it took: by the device, where it tells how long it was busy with
+/// it, else by a watch.
 pub(super) fn time(
     session: &mut dyn Session,
     batch: &[Inputs],

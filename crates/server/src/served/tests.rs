@@ -17,7 +17,8 @@ use crate::kinds::{KindRule, Kinds, Lengths};
 use crate::profiler::online::Alone;
 use crate::profiler::{Known, Watch};
 
-/// Whoever brings a message decides; one thread has all models; more threads than most tests have models.
+/// Whoever brings a message decides; one thread has all models; more threads than most tests have
+/// models.
 const SCHEDULER_THREADS: [usize; 3] = [0, 1, 3];
 
 fn pool(scheduler_threads: usize, executors: usize) -> Arc<Pool> {
@@ -280,7 +281,8 @@ async fn a_request_that_is_too_long_is_refused_with_what_can_be_served() {
     let error = served.infer(long(1000)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a request of length 1000 to model 'echo' takes about 1000.0 ms by itself and has 500.0 ms: up to length 500 can be served"
+        "a request of length 1000 to model 'echo' takes about 1000.0 ms by itself and has 500.0 \
+         ms: up to length 500 can be served"
     );
     assert_eq!(served.metrics().outcome(Outcome::Shed(Shed::Late)), 1);
     let limited = serve_by(&pool, 500.0, lengths(Some(20)));

@@ -38,8 +38,9 @@ pub fn service(frontend: Arc<Frontend>) -> Inference {
     Inference { plain, compressing }
 }
 
-/// Serves until `shutdown` is ready; then takes no more connections, and returns when the requests that were
-/// begun have been answered. An open `ModelStreamInfer` is such a request until its client ends it.
+/// Serves until `shutdown` is ready; then takes no more connections, and returns when the requests
+/// that were begun have been answered. An open `ModelStreamInfer` is such a request until its
+/// client ends it.
 pub async fn serve(
     listener: TcpListener,
     frontend: Arc<Frontend>,
@@ -48,7 +49,8 @@ pub async fn serve(
     // The default windows hold back tensors of a megabyte for several round trips.
     const STREAM_WINDOW: u32 = 4 << 20;
     const CONNECTION_WINDOW: u32 = 16 << 20;
-    // Not tonic's own server, whose router and layers box every request three times over for one service.
+    // Not tonic's own server, whose router and layers box every request three times over for one
+    // service.
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -90,8 +92,9 @@ pub async fn serve(
     connections.shutdown().await;
 }
 
-/// The protocol's service. It compresses what it sends to those who compress what they send: every gRPC client
-/// says that it accepts compression, so that alone does not mean that it wants to pay for it.
+/// The protocol's service. It compresses what it sends to those who compress what they send: every
+/// gRPC client says that it accepts compression, so that alone does not mean that it wants to pay
+/// for it.
 #[derive(Clone, Debug)]
 pub struct Inference {
     plain: GrpcInferenceServiceServer<Protocol>,

@@ -59,8 +59,8 @@ pub fn router(frontend: Arc<Frontend>) -> Router {
         .with_state(frontend)
 }
 
-/// Serves the protocol, and `others` beside it, until `shutdown` is ready; then takes no more connections, and
-/// returns when the requests that were begun have been answered.
+/// Serves the protocol, and `others` beside it, until `shutdown` is ready; then takes no more
+/// connections, and returns when the requests that were begun have been answered.
 pub async fn serve(
     listener: TcpListener,
     frontend: Arc<Frontend>,

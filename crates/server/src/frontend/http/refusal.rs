@@ -109,9 +109,9 @@ pub(crate) fn error_response(
     response
 }
 
-/// The body of an early error: the message at once, and its end when the client has sent the rest of its
-/// request, which is thrown away. A client that reads no answer before it has sent everything would see
-/// a broken connection otherwise, in place of the message.
+/// The body of an early error: the message at once, and its end when the client has sent the rest
+/// of its request, which is thrown away. A client that reads no answer before it has sent
+/// everything would see a broken connection otherwise, in place of the message.
 struct Apology {
     message: Option<Bytes>,
     rest: Body,

@@ -292,7 +292,8 @@ mod tests {
     }
 
     const BINARY: &str = r#"{"id":"7","inputs":[{"name":"IN","shape":[2],"datatype":"FP32",
-        "parameters":{"binary_data_size":8}}],"parameters":{"binary_data_output":true,"timeout":900},
+        "parameters":{"binary_data_size":8}}],
+        "parameters":{"binary_data_output":true,"timeout":900},
         "outputs":[{"name":"OUT","parameters":{"binary_data":false}},
         {"name":"TEXT_OUT","parameters":{"classification":3}}]}"#;
 
@@ -404,7 +405,8 @@ mod tests {
         let fixture = Fixture::unbatched();
         let with = |parameters: &str| {
             format!(
-                r#"{{"inputs":[{{"name":"IN","shape":[2],"datatype":"FP32","data":[1,2]}}],"parameters":{{{parameters}}}}}"#
+                r#"{{"inputs":[{{"name":"IN","shape":[2],"datatype":"FP32","data":[1,2]}}],
+                "parameters":{{{parameters}}}}}"#
             )
         };
         let named = |parameters| {
@@ -420,7 +422,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_body_panics(body in proptest::collection::vec(any::<u8>(), 0..200), length in 0_usize..250) {
+        fn no_body_panics(
+            body in proptest::collection::vec(any::<u8>(), 0..200),
+            length in 0_usize..250,
+        ) {
             let fixture = Fixture::batched();
             let _ = parse(&fixture, &body, None);
             let _ = parse(&fixture, &body, Some(length));

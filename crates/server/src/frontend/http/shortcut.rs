@@ -1,5 +1,5 @@
-//! Inference goes past the router: it is nearly all that ever comes, and a router that extracts and boxes its way
-//! through a path costs as much as the rest of a small request.
+//! Inference goes past the router: it is nearly all that ever comes, and a router that extracts and
+//! boxes its way through a path costs as much as the rest of a small request.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -45,7 +45,8 @@ impl Service<Request> for Shortcut {
     }
 }
 
-/// The model and the version, or none, of a path that asks for inference. What is encoded is left to the router.
+/// The model and the version, or none, of a path that asks for inference. What is encoded is left
+/// to the router.
 fn of_infer(path: &str) -> Option<(&str, &str)> {
     let path = path.strip_prefix("/v2/models/")?.strip_suffix("/infer")?;
     let (model, version) = match path.split_once('/') {

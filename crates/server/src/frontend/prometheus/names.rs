@@ -50,7 +50,8 @@ families! {
     BAD_SHARE = "fermata_bad_rate", "gauge",
         "The share of requests dropped or late, over the last seconds.";
     ADVISED = "fermata_advised_executors", "gauge",
-        "How many executors the load needs: more where requests are lost, fewer where executors are spare.";
+        "How many executors the load needs: more where requests are lost, fewer where executors \
+         are spare.";
     PLANS = "fermata_plans_total", "counter",
         "Plans that were made while serving.";
     PLANNED = "fermata_planned_gpus", "gauge",

@@ -8,8 +8,8 @@ use fermata_core::{Growth, History, KindId, Measured, Span, Spread, SpreadError}
 const RUNS_MIN: usize = 32;
 /// A kind with fewer runs is taken to be like all others.
 const OWN_MIN: usize = 8;
-/// A model whose runs differ by less than this, from one in twenty to nineteen in twenty, has one run time: it is
-/// dispatched by what was measured of its batches.
+/// A model whose runs differ by less than this, from one in twenty to nineteen in twenty, has one
+/// run time: it is dispatched by what was measured of its batches.
 const WIDE: f64 = 1.25;
 /// A quantile that moved by less is no news; nor is a share.
 const MOVED: f32 = 0.05;

@@ -1,13 +1,17 @@
-//! The online profiler: some requests are run again, alone, to learn what requests of their kind take.
+//! The online profiler: some requests are run again, alone, to learn what requests of their kind
+//! take.
 //!
-//! On a thread of its own, with a session of its own, and not on an executor that happens to be idle: whoever came while an executor ran a
-//! request for the second time would have to wait for it, and dispatch would know nothing of it. The thread is as humble as the
-//! kernel has it (nice 19) and times itself by the time that it was given, so that a busy machine makes it late and not wrong. What that
-//! costs is the memory of one more session of each model that is looked at, made when its first sample comes.
+//! On a thread of its own, with a session of its own, and not on an executor that happens to be
+//! idle: whoever came while an executor ran a request for the second time would have to wait for
+//! it, and dispatch would know nothing of it. The thread is as humble as the kernel has it (nice
+//! 19) and times itself by the time that it was given, so that a busy machine makes it late and not
+//! wrong. What that costs is the memory of one more session of each model that is looked at, made
+//! when its first sample comes.
 //!
-//! At most five requests a second are run, and at most a hundredth of the time that the executors have. A sample is drawn when a request comes, and run
-//! when it has left, answered or not: were only those looked at that finish in time, nobody would find out that a kind that is
-//! thought hopeless is not.
+//! At most five requests a second are run, and at most a hundredth of the time that the executors
+//! have. A sample is drawn when a request comes, and run when it has left, answered or not: were
+//! only those looked at that finish in time, nobody would find out that a kind that is thought
+//! hopeless is not.
 
 mod ledger;
 mod profile;
@@ -121,7 +125,8 @@ impl RateLimit {
             Ok(took) => took,
             Err(error) => {
                 if matches!(error, EngineError::Lost(_)) {
-                    // Where it ran is gone, and may come back: the next is run with another session.
+                    // Where it ran is gone, and may come back: the next is run with another
+                    // session.
                     bench.session = None;
                 } else if bench.session.is_none() {
                     // One that fails later may be a bad request.

@@ -33,7 +33,8 @@ pub(crate) struct OnlineProfile {
 /// Where its requests are run alone. Only the profiler's thread takes it.
 pub(super) struct Bench {
     pub(super) make: Arc<MakeSession>,
-    /// Made when it is needed first, and by the profiler's thread: an engine's own threads are then as humble.
+    /// Made when it is needed first, and by the profiler's thread: an engine's own threads are then
+    /// as humble.
     pub(super) session: Option<Box<dyn Session>>,
     /// How a run is timed.
     pub(super) watch: Watch,
@@ -97,7 +98,8 @@ impl OnlineProfile {
         self.runs.fetch_add(1, Relaxed);
     }
 
-    /// Whether its requests are looked at: where the settings say nothing, those are that may differ.
+    /// Whether its requests are looked at: where the settings say nothing, those are that may
+    /// differ.
     fn is_watched(&self) -> bool {
         match self.run_time {
             Some(RunTime::Point) => false,
@@ -106,7 +108,8 @@ impl OnlineProfile {
         }
     }
 
-    /// A copy of a request's first row, if it is one that is to be run again. Payloads are shared, not copied.
+    /// A copy of a request's first row, if it is one that is to be run again. Payloads are shared,
+    /// not copied.
     pub(crate) fn sample(
         self: &Arc<Self>,
         place: &Arc<Place>,

@@ -21,7 +21,8 @@ use crate::metrics::ModelMetrics;
 use crate::profiler::{Known, Watch};
 use crate::served::Served;
 
-/// A device that sleeps for as many milliseconds as the first byte of a request's input says; 255 fails.
+/// A device that sleeps for as many milliseconds as the first byte of a request's input says; 255
+/// fails.
 struct Sleeper;
 
 impl Session for Sleeper {
