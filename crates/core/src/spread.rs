@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::distribution::{Distribution, Grid};
-use crate::{Growth, KindId, Profile, Span};
+use crate::{Growth, KindId, Span};
 
 /// What is known of a model whose run time depends on its input, on one class of executor.
 #[derive(Clone, PartialEq)]
@@ -195,17 +195,6 @@ impl Spread {
             None => self.mixture.quantile(&self.grid, HOPELESS),
         };
         Span(self.growth.latency_ns(1, alone) as u64)
-    }
-
-    /// What a batch of requests of whatever kind takes on average, by size: for who plans with one number a size.
-    pub fn profile(&self) -> Profile {
-        let mut longest = Distribution::NOTHING;
-        let means = (1..=self.max_batch).map(|size| {
-            longest.join(&self.mixture);
-            Span((self.growth.latency_ns(size, longest.mean(&self.grid)) as u64).max(1))
-        });
-        Profile::from_table(means.collect::<Vec<_>>())
-            .expect("there is a batch size, and runs take time")
     }
 }
 

@@ -8,7 +8,7 @@
 
 use fermata_core::{Span, Table, Time};
 
-use crate::rank::Candidate;
+use crate::candidate::Candidate;
 
 /// What others must know of a model that they may block.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

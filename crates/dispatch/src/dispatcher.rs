@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Request, RequestId, Span, Time};
 
-use crate::adaptive::{Variant, limited};
 use crate::blocking::Need;
 use crate::event::{Action, Actions, Dispatch, DropReason, Event, ModelSpec, Network};
 use crate::in_flight::InFlight;
+use crate::lane::Arrival;
 use crate::min_tree::MinTree;
-use crate::model::{Arrival, ModelMachine};
+use crate::model::ModelMachine;
 use crate::price::{Market, Report};
 use crate::rank::{Grant, RankMachine};
 use crate::rules::{Gather, Rules};
 use crate::tuning::Learned;
+use crate::variant::{Variant, limited};
 
 /// The machines of one pool, composed.
 #[derive(Clone, Debug)]

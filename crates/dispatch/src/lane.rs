@@ -2,13 +2,26 @@
 
 use fermata_core::{ClassId, Profile, Request, Span, Table, Time};
 
+use crate::candidate::Candidate;
 use crate::event::Network;
-use crate::model::Arrival;
 use crate::pace::Pace;
 use crate::price::Signal;
-use crate::rank::Candidate;
 use crate::rules::{Gather, Rules, Window};
 use crate::tuning::Tuning;
+
+/// What became of a request that came. A byte: carried along, request and candidate would be
+/// written by halves and read as a whole, and the processor waits for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It waits, and the candidates are others than before.
+    Changed,
+    /// It waits, and joined the model's only candidate, which is still held: `held` has it.
+    Held,
+    /// It cannot be in time.
+    Refused,
+    /// It waits behind a candidate that is the same as before.
+    Unchanged,
+}
 
 /// A model on one class of executor. What a request needs that comes is in the first cache line.
 #[derive(Clone, Debug)]

@@ -8,13 +8,13 @@ mod mixed;
 use fermata_core::{ClassId, Request, RequestId, Span, Table, Time};
 
 use crate::blocking::Need;
+use crate::candidate::Candidate;
 use crate::company::Company;
 use crate::event::{ModelSpec, Network};
-use crate::lane::{Lane, View};
+use crate::lane::{Arrival, Lane, View};
 use crate::pace::Pace;
 use crate::price::{Report, Signal};
 use crate::queue::Queue;
-use crate::rank::Candidate;
 use crate::rules::{Gather, Rules, Spare, Window};
 use crate::spread::Mixed;
 use crate::tuning::{Learned, Tuning};
@@ -54,20 +54,6 @@ pub struct ModelMachine {
     reported: Report,
     /// Those who wait, where run times depend on the input: then `queue` is empty, and candidates only say how urgent they are.
     mixed: Option<Box<Mixed>>,
-}
-
-/// What became of a request that came. A byte: carried along, request and candidate would be written by halves and read as a whole, and
-/// the processor waits for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// It waits, and the candidates are others than before.
-    Changed,
-    /// It waits, and joined the model's only candidate, which is still held: `held` has it.
-    Held,
-    /// It cannot be in time.
-    Refused,
-    /// It waits behind a candidate that is the same as before.
-    Unchanged,
 }
 
 /// A batch that is to start.
@@ -465,21 +451,17 @@ fn shortest(lanes: &[Lane]) -> Span {
     lanes.iter().map(|lane| lane.reach.shortest()).min().unwrap_or(Span::MAX)
 }
 
-/// The batch of a staggered execution (Symphony 3.3), as a fraction: the largest `b` that can be waited for
-/// and run within the budget, `l(b) + b / rate <= budget`. With `n = rate l(b) / b` executors' worth of
-/// load, that is equation 1, `l(b) (1 + 1/n) <= SLO`.
+/// The batch of a staggered execution, as a fraction: the largest that gathers and runs within the
+/// budget ([`Table::gathered_within`]), and the part of one more that there is time for. With
+/// `n = rate l(b) / b` executors' worth of load, that is `l(b) (1 + 1/n) <= SLO`.
 pub fn staggered_batch(reach: &Table, budget: Span, rate: f64) -> f64 {
+    let whole = reach.gathered_within(budget, rate);
+    if whole == 0 || whole == reach.max_batch() {
+        return whole.max(1) as f64;
+    }
     let time = |size: usize| reach.latency(size).0 as f64 + size as f64 / rate;
-    let budget = budget.0 as f64;
-    let (mut low, mut high) = (1, reach.max_batch());
-    while low < high {
-        let middle = (low + high).div_ceil(2);
-        if time(middle) <= budget { low = middle } else { high = middle - 1 }
-    }
-    if low == reach.max_batch() || time(low) > budget {
-        return low as f64;
-    }
-    low as f64 + ((budget - time(low)) / (time(low + 1) - time(low))).min(0.999)
+    let left = budget.0 as f64 - time(whole);
+    whole as f64 + (left / (time(whole + 1) - time(whole))).min(0.999)
 }
 
 #[cfg(test)]

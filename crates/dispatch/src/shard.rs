@@ -9,11 +9,13 @@
 
 use fermata_core::{ClassId, ExecutorId, ModelId, Request, RequestId, Span, Time};
 
+use crate::candidate::Candidate;
 use crate::event::{Actions, DropReason, ModelSpec, Network};
+use crate::lane::Arrival;
 use crate::min_tree::MinTree;
-use crate::model::{Arrival, ModelMachine};
+use crate::model::ModelMachine;
 use crate::price::{Report, Signal};
-use crate::rank::{Candidate, Grant};
+use crate::rank::Grant;
 use crate::rules::Rules;
 
 /// What a model has to send to executors of one class: the newest is all that matters.

@@ -4,6 +4,7 @@
 //! its answers mean nothing. Weights are drawn while a file is written, so that a model takes no memory to speak of.
 
 pub mod builder;
+mod element;
 mod model;
 pub mod proto;
 mod values;

@@ -10,7 +10,7 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, k
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use crate::builder::Element;
+use crate::element::Element;
 use crate::proto::{
     GRAPH_TAG, GraphProto, INITIALIZER_TAG, IR_VERSION, ModelProto, OPSET, OperatorSetIdProto,
 };

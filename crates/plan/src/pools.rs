@@ -16,18 +16,9 @@ use crate::subclusters::{Before, Item, Limits, partition};
 /// most one above or below what the simulator found, two in two cases of 42.
 const BURST: f64 = 0.1;
 
-/// The largest batch whose first request can wait for its last; at least one.
+/// The batch of a staggered execution, as dispatch forms it, in whole requests; at least one.
 pub fn staggered_batch(profile: &Table, slo: Span, rate: f64) -> usize {
-    let fits = |size: usize| {
-        let wait = (size - 1) as f64 / rate * 1e9;
-        profile.latency(size).0 as f64 + wait <= slo.0 as f64
-    };
-    let (mut low, mut high) = (1, profile.max_batch());
-    while low < high {
-        let middle = (low + high).div_ceil(2);
-        if fits(middle) { low = middle } else { high = middle - 1 }
-    }
-    low
+    profile.gathered_within(slo, rate * 1e-9).max(1)
 }
 
 /// How many executors a rate keeps busy in staggered execution.

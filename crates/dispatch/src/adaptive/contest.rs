@@ -5,9 +5,10 @@ use fermata_core::Time;
 
 use super::arrivals::{Arrival, Arrivals, KEPT};
 use super::shadow::Shadow;
-use super::variant::{DEFAULT, VARIANTS, Variant};
+use super::variants::{DEFAULT, VARIANTS};
 use crate::dispatcher::Dispatcher;
 use crate::tuning::Learned;
+use crate::variant::Variant;
 
 /// If fewer requests are remembered than this many, and this many times as many as come within the longest objective, pieces
 /// of them are played until there are as many,

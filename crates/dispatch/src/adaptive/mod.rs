@@ -7,17 +7,17 @@
 mod arrivals;
 mod contest;
 mod shadow;
-mod variant;
+mod variants;
 
 use fermata_core::{Span, Time};
 
 use self::arrivals::{Arrival, Arrivals, KEPT};
 use self::contest::{Contest, Findings};
-use self::variant::{DEFAULT, VARIANTS, variants};
-pub(crate) use self::variant::{Variant, limited};
+use self::variants::{DEFAULT, VARIANTS, variants};
 use crate::dispatcher::Dispatcher;
 use crate::event::{Action, Actions, Dispatch, Event, Network};
 use crate::rules::{Rules, Spare};
+use crate::variant::Variant;
 
 /// A contest begins when so many requests have come since the last one; with each contest twice as many.
 const GAP_MIN: u64 = 256;

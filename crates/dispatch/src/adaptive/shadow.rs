@@ -7,10 +7,10 @@ use std::collections::BinaryHeap;
 use fermata_core::{ExecutorId, RequestId, Time};
 
 use super::arrivals::Arrival;
-use super::variant::Variant;
 use crate::dispatcher::Dispatcher;
 use crate::event::{Action, Actions, Dispatch, Event};
 use crate::tuning::Learned;
+use crate::variant::Variant;
 
 /// Ids of played requests begin here, far from those of real ones.
 const FIRST_ID: u64 = 1 << 63;

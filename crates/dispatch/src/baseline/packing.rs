@@ -187,13 +187,7 @@ impl Session<'_> {
     /// `l(b) + b / rate <= budget` (equation 2). A single request need not be gathered: where not even it
     /// comes often enough, only the round must be short enough.
     fn alone(&self, at: usize, rate: f64) -> Node {
-        let budget = self.budget.0 as f64;
-        let fits = |b: usize| self.reach.latency(b).0 as f64 + b as f64 / rate <= budget;
-        let (mut batch, mut above) = (0, self.reach.max_batch() + 1);
-        while above - batch > 1 {
-            let middle = batch.midpoint(above);
-            if fits(middle) { batch = middle } else { above = middle }
-        }
+        let batch = self.reach.gathered_within(self.budget, rate);
         let shortest = self.reach.shortest();
         let duty = match batch {
             0 => (self.budget - shortest).max(shortest).0 as f64,

@@ -3,10 +3,10 @@
 
 use fermata_core::{ClassId, Request, Span, Time};
 
-use super::{Arrival, ModelMachine, Start};
-use crate::lane::Lane;
+use super::{ModelMachine, Start};
+use crate::candidate::Candidate;
+use crate::lane::{Arrival, Lane};
 use crate::price::Signal;
-use crate::rank::Candidate;
 use crate::rules::Window;
 use crate::spread::Prospect;
 

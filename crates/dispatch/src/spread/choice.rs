@@ -1,9 +1,10 @@
 //! The batch that is worth most: the expected number of requests that are in time because they run now and not later, per expected
 //! executor time.
 
-use fermata_core::{Distribution, KINDS_MAX, Request, RequestId, Span, Time};
+use fermata_core::{Distribution, KINDS_MAX, Request, Span, Time};
 
 use super::outlook::{Batch, CHANCES, Outlook, Pace, Range};
+use super::pick::Pick;
 use super::queues::Queues;
 
 /// Of the requests that could still be in time after this batch, so many will be: others come in between. With a half, the
@@ -15,38 +16,6 @@ const COARSE: usize = 1;
 const CLOSE: usize = 16;
 /// Where more wait than this, samples of them are compared.
 const MANY: usize = 48;
-
-/// Requests that go together: of kinds that are neighbours, those with a deadline from some moment on, the most urgent first.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Pick {
-    /// Expected in time because they run now, per nanosecond of executor time.
-    worth: f32,
-    /// The kinds, as places in the order: from this one to that.
-    low: u16,
-    high: u16,
-    /// How many.
-    pub(super) size: usize,
-    /// The first and the last of them, by deadline and id: everybody of these kinds between them is in it.
-    first: (Time, RequestId),
-    last: (Time, RequestId),
-    /// How long they take on average.
-    pub(super) mean: Span,
-}
-
-impl Pick {
-    /// The kinds, as places in the order.
-    #[inline]
-    pub(super) fn kinds(&self) -> std::ops::Range<usize> {
-        usize::from(self.low)..usize::from(self.high) + 1
-    }
-
-    /// Which of one kind are in it.
-    pub(super) fn members(&self, waiting: &[Request]) -> std::ops::Range<usize> {
-        let start = waiting.partition_point(|request| request.key() < self.first);
-        let end = waiting.partition_point(|request| request.key() <= self.last);
-        start..end.max(start)
-    }
-}
 
 /// A moment at which a batch is chosen.
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,7 @@
 
 mod choice;
 mod outlook;
+mod pick;
 mod queues;
 #[cfg(test)]
 mod tests;

@@ -8,11 +8,10 @@ mod dense;
 mod image;
 mod shape;
 
-use std::fmt;
-
+pub use crate::element::Element;
 use crate::model::{Model, TensorSpec};
 use crate::proto::{
-    AttributeProto, DataType, Dimension, DimensionProto, GraphProto, NodeProto, TensorShapeProto,
+    AttributeProto, Dimension, DimensionProto, GraphProto, NodeProto, TensorShapeProto,
     TensorTypeProto, TypeProto, ValueInfoProto,
 };
 use crate::values::{Initializer, Values};
@@ -30,48 +29,12 @@ pub enum Precision {
     Fp32,
 }
 
-/// What the elements of a tensor are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Element {
-    /// Floating point of two bytes.
-    Fp16,
-    /// Floating point of four bytes.
-    Fp32,
-    /// An integer of eight bytes.
-    Int64,
-    /// A byte.
-    Uint8,
-}
-
 impl Precision {
     fn element(self) -> Element {
         match self {
             Self::Fp16 => Element::Fp16,
             Self::Fp32 => Element::Fp32,
         }
-    }
-}
-
-impl Element {
-    pub(crate) fn data_type(self) -> DataType {
-        match self {
-            Self::Fp16 => DataType::Float16,
-            Self::Fp32 => DataType::Float,
-            Self::Int64 => DataType::Int64,
-            Self::Uint8 => DataType::Uint8,
-        }
-    }
-}
-
-/// As in the Open Inference Protocol.
-impl fmt::Display for Element {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Fp16 => "FP16",
-            Self::Fp32 => "FP32",
-            Self::Int64 => "INT64",
-            Self::Uint8 => "UINT8",
-        })
     }
 }
 

@@ -5,8 +5,8 @@
 
 use fermata_core::Span;
 
-use super::bound::occupancy;
 use super::greedy::sorted;
+use super::occupancy::occupancy;
 use super::{Bin, Packer, Set};
 
 /// What makes a session hard to place: the largest is placed first.

@@ -41,17 +41,9 @@ pub fn squishy(packer: &Packer<'_>) -> Vec<Set> {
 /// single request need not be gathered: where not even it comes often enough, only the round must be short enough.
 fn alone(packer: &Packer<'_>, at: usize) -> Node {
     let Session { turn, .. } = &packer.sessions[at];
-    let slo = turn.slo.0 as f64;
-    let gathering = |b: usize| b as f64 / turn.rate * 1e9;
-    let fits = |b: usize| turn.profile.latency(b).0 as f64 + gathering(b) <= slo;
-    let (mut batch, mut above) = (0, turn.profile.max_batch() + 1);
-    while above - batch > 1 {
-        let middle = batch.midpoint(above);
-        if fits(middle) { batch = middle } else { above = middle }
-    }
-    let duty = match batch {
+    let duty = match turn.profile.gathered_within(turn.slo, turn.rate * 1e-9) {
         0 => (turn.slo - turn.profile.shortest()).0 as f64,
-        _ => gathering(batch),
+        batch => batch as f64 / turn.rate * 1e9,
     };
     Node { members: vec![at], duty }
 }

@@ -3,8 +3,8 @@
 //! A GPU that has become too full gives up its cheapest sessions; what is new or was given up goes where it fits best;
 //! and while moves are left, the GPU that is used the least is emptied onto the others and released.
 
-use super::bound::occupancy;
 use super::greedy::sorted;
+use super::occupancy::occupancy;
 use super::{Bin, Packer, Set};
 
 /// Sessions on their GPUs again, and how many are elsewhere than before.

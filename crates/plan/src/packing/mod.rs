@@ -10,6 +10,7 @@ mod columns;
 mod exact;
 mod greedy;
 mod incremental;
+mod occupancy;
 
 mod simplex;
 mod subsets;
@@ -20,10 +21,11 @@ use crate::problem::{Demand, Kind};
 use crate::round::{Turn, shortest_round};
 
 pub use best_fit::best_fit;
-pub use bound::{configuration_bound, fluid_bound, occupancy};
+pub use bound::{configuration_bound, fluid_bound};
 pub use exact::{Exact, exact};
 pub use greedy::{oblivious, squishy};
 pub use incremental::{Repacked, repack};
+pub use occupancy::occupancy;
 
 /// What is to be packed: a demand, or what is left of one when the GPUs that it fills are taken off.
 #[derive(Clone, Copy, Debug)]

@@ -11,12 +11,13 @@
 //!    beats, and that, by the prices, can be a part of something better than the first split.
 
 mod exact;
+mod point;
 mod relaxed;
 mod shape;
 
 use fermata_core::{Profile, Span};
 
-use exact::Point;
+use point::{Point, front};
 use relaxed::Relaxed;
 use shape::Shape;
 
@@ -183,7 +184,7 @@ pub fn split(query: &Query, budget: Budget) -> Result<Split, NoSplit> {
         .iter()
         .zip(query.rates())
         .zip(&limits)
-        .map(|((stage, rate), &limit)| exact::front(&stage.profile, rate, budget, limit))
+        .map(|((stage, rate), &limit)| front(&stage.profile, rate, budget, limit))
         .collect();
     let relaxed = Relaxed::new(&shape, &fronts, query.slo);
     let batches = exact::best(&shape, fronts, &relaxed, query.slo);
@@ -210,7 +211,7 @@ pub fn even_split(query: &Query, budget: Budget) -> Result<Split, NoSplit> {
     let mut slo_min = Span::ZERO;
     for (stage, most) in query.stages.iter().zip(&most) {
         let share = Span(query.slo.0 / most.0);
-        let points = exact::front(&stage.profile, 1.0, budget, share);
+        let points = front(&stage.profile, 1.0, budget, share);
         slo_min = slo_min.max(budget.time(stage.profile.shortest()) * most.0);
         batches.extend(points.last().map(Point::batch));
     }

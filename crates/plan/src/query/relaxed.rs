@@ -8,7 +8,7 @@
 
 use fermata_core::Span;
 
-use super::exact::Point;
+use super::point::Point;
 use super::shape::{Part, Shape};
 
 /// What is known before batches are whole numbers.
