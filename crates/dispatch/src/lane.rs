@@ -2,9 +2,9 @@
 
 use fermata_core::{ClassId, Profile, Request, Span, Table, Time};
 
+use crate::arrival_stats::ArrivalStats;
 use crate::candidate::Candidate;
 use crate::event::Network;
-use crate::pace::Pace;
 use crate::price::Signal;
 use crate::rules::{Gather, Rules, Window};
 use crate::tuning::Tuning;
@@ -49,7 +49,7 @@ pub(crate) struct View<'a> {
     pub(crate) slo: &'a Span,
     /// All that wait, the most urgent first.
     pub(crate) waiting: &'a [Request],
-    pub(crate) pace: &'a Pace,
+    pub(crate) arrivals: &'a ArrivalStats,
     pub(crate) tuning: &'a Tuning,
     pub(crate) signal: &'a Signal,
 }
@@ -156,7 +156,7 @@ impl Lane {
                 (view.waiting[self.skip()].arrival + timeout.of(*view.slo), latest)
             }
             Window::Priced(_) => (
-                view.tuning.ready(size, (frontrun, latest), view.pace, view.signal),
+                view.tuning.ready(size, (frontrun, latest), view.arrivals, view.signal),
                 view.tuning.urgency(latest),
             ),
         };

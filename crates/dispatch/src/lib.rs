@@ -5,10 +5,11 @@
 //! [`Dispatch::handle`] and [`Dispatch::next_wakeup`].
 
 mod adaptive;
+mod arrival_overlap;
+mod arrival_stats;
 mod baseline;
 mod blocking;
 mod candidate;
-mod company;
 mod dispatcher;
 mod event;
 mod hub;
@@ -17,7 +18,6 @@ mod in_flight;
 mod lane;
 mod min_tree;
 mod model;
-mod pace;
 mod policy;
 mod price;
 mod queue;
@@ -29,6 +29,7 @@ mod tuning;
 mod variant;
 
 pub use adaptive::Adaptive;
+pub use arrival_stats::ArrivalStats;
 pub use baseline::orloj::{HullQueue, Point};
 pub use blocking::Need;
 pub use candidate::Candidate;
@@ -40,9 +41,8 @@ pub use in_flight::InFlight;
 pub use lane::Arrival;
 pub use min_tree::MinTree;
 pub use model::{ModelMachine, Start, staggered_batch};
-pub use pace::Pace;
 pub use policy::Policy;
 pub use price::{Market, Report, Signal};
 pub use rank::{Grant, RankMachine};
 pub use rules::{Gather, Rules, Spare, Timeout, Window};
-pub use shard::{News, Post, Promise, Shard, ToHub};
+pub use shard::{News, PostedCandidate, Promise, Shard, ToHub};

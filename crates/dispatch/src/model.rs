@@ -7,12 +7,12 @@ mod mixed;
 
 use fermata_core::{ClassId, Request, RequestId, Span, Table, Time};
 
+use crate::arrival_overlap::ArrivalOverlap;
+use crate::arrival_stats::ArrivalStats;
 use crate::blocking::Need;
 use crate::candidate::Candidate;
-use crate::company::Company;
 use crate::event::{ModelSpec, Network};
 use crate::lane::{Arrival, Lane, View};
-use crate::pace::Pace;
 use crate::price::{Report, Signal};
 use crate::queue::Queue;
 use crate::rules::{Gather, Rules, Spare, Window};
@@ -43,8 +43,8 @@ pub struct ModelMachine {
     has_news: bool,
     /// Whether `mixed` is there: a byte in a line of the cache that every request needs anyway.
     is_mixed: bool,
-    pace: Pace,
-    company: Company,
+    arrivals: ArrivalStats,
+    overlap: ArrivalOverlap,
     /// Until when those who were sent off count as being there.
     there_until: Time,
     slo: Span,
@@ -73,7 +73,7 @@ macro_rules! view {
             resp: $machine.resp,
             slo: &$machine.slo,
             waiting: $machine.queue.as_slice(),
-            pace: &$machine.pace,
+            arrivals: &$machine.arrivals,
             tuning: &$machine.tuning,
             signal: $signal,
         }
@@ -96,8 +96,8 @@ impl ModelMachine {
             rules,
             looks_closely: matches!(rules.window, Window::Priced(_)),
             has_news: false,
-            pace: Pace::new(now),
-            company: Company::new(now),
+            arrivals: ArrivalStats::new(now),
+            overlap: ArrivalOverlap::new(now),
             there_until: Time::START,
             slo: spec.slo,
             network,
@@ -151,9 +151,9 @@ impl ModelMachine {
         let mut retune = false;
         if self.looks_closely {
             let until = if self.is_empty() { self.there_until } else { now };
-            retune = self.company.note(now, self.pace.last(), until, self.pace.rate());
+            retune = self.overlap.note(now, self.arrivals.last(), until, self.arrivals.rate());
         }
-        if self.pace.arrive(now, !self.looks_closely) || retune {
+        if self.arrivals.arrive(now, !self.looks_closely) || retune {
             self.retune(signal);
         }
         if self.is_hopeless(now, &request) {
@@ -231,8 +231,8 @@ impl ModelMachine {
                 lane.forget_skips(lost);
             }
         }
-        if self.pace.quiet_at() < now {
-            self.pace.fall_quiet();
+        if self.arrivals.quiet_at() < now {
+            self.arrivals.fall_quiet();
             self.retune(signal);
         }
         self.form(now, signal);
@@ -247,7 +247,7 @@ impl ModelMachine {
             Some(head) => self.due(head) - self.shortest,
             None => match self.mixed().filter(|mixed| !mixed.is_empty()) {
                 Some(mixed) => mixed.hopeful_until(),
-                None => return self.pace.quiet_at().next(),
+                None => return self.arrivals.quiet_at().next(),
             },
         };
         for lane in &self.lanes {
@@ -398,13 +398,13 @@ impl ModelMachine {
     #[inline]
     fn note(&mut self, sent: usize, lost: usize, signal: &Signal) {
         if self.is_priced() {
-            self.tuning.note(sent, lost, self.slo, self.pace.rate(), signal);
+            self.tuning.note(sent, lost, self.slo, self.arrivals.rate(), signal);
         }
     }
 
     fn retune(&mut self, signal: &Signal) {
         let budget = self.slo - self.resp;
-        let mut rate = self.pace.rate();
+        let mut rate = self.arrivals.rate();
         let (priced, spare) = match self.rules.window {
             Window::Priced(spare) => (true, spare),
             _ => (false, Spare::default()),
@@ -419,15 +419,15 @@ impl ModelMachine {
             lane.target = batch as usize;
             if priced && at == main.unwrap_or(0) {
                 let slack = budget - lane.reach.shortest();
-                let company = self.company.ends_after(self.pace.rate());
-                self.tuning.retune(&self.pace, company, &lane.profile, batch, slack, signal);
+                let overlap = self.overlap.ends_after(self.arrivals.rate());
+                self.tuning.retune(&self.arrivals, overlap, &lane.profile, batch, slack, signal);
                 // An executor that is released would wait for clients that wait for their answers.
-                let in_loop = company.0 as f64 * self.pace.rate() < LOOP_GAPS;
+                let in_loop = overlap.0 as f64 * self.arrivals.rate() < LOOP_GAPS;
                 if spare == Spare::Latency || in_loop {
-                    self.tuning.set_worth(&self.pace, company, &lane.profile, batch, signal);
+                    self.tuning.set_worth(&self.arrivals, overlap, &lane.profile, batch, signal);
                 }
-                let own = staggered_batch(&lane.reach, budget, self.pace.rate());
-                self.tuning.set_need(&self.pace, &lane.reach, own, budget);
+                let own = staggered_batch(&lane.reach, budget, self.arrivals.rate());
+                self.tuning.set_need(&self.arrivals, &lane.reach, own, budget);
                 self.has_news = true;
             }
         }

@@ -20,7 +20,7 @@ use crate::rules::Rules;
 
 /// What a model has to send to executors of one class: the newest is all that matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Post {
+pub struct PostedCandidate {
     /// The candidate that is ready; none, if it has no requests.
     pub candidate: Candidate,
     /// How many grants the model had answered when this was posted. The hub heeds only what was posted in the knowledge
@@ -34,7 +34,7 @@ pub struct Promise {
     /// To whom, and which.
     pub grant: Grant,
     /// Which of the executor's stays this is about: it may have left and come back.
-    pub stay: u32,
+    pub incarnation: u32,
     /// When the candidate was ready.
     pub ready: Time,
 }
@@ -47,7 +47,7 @@ pub enum News {
         /// Which executor.
         executor: ExecutorId,
         /// Of which of its stays.
-        stay: u32,
+        incarnation: u32,
         /// When the batch starts.
         start: Time,
         /// How long it takes.
@@ -58,7 +58,7 @@ pub enum News {
         /// Which executor.
         executor: ExecutorId,
         /// Of which of its stays.
-        stay: u32,
+        incarnation: u32,
     },
     /// Models joined the market (`None` before), left it (`None` after), or report anew.
     Reported {
@@ -72,7 +72,7 @@ pub enum News {
 /// The way from a shard to the hub.
 pub trait ToHub {
     /// Replaces what was posted before for this model and class.
-    fn post(&mut self, model: ModelId, class: ClassId, post: Post);
+    fn post(&mut self, model: ModelId, class: ClassId, post: PostedCandidate);
     /// Sends news.
     fn tell(&mut self, news: News);
 }
@@ -270,8 +270,11 @@ impl Shard {
         actions: &mut Actions,
         to: &mut impl ToHub,
     ) {
-        let Promise { grant: Grant { model, executor, class, free_at, longest, .. }, stay, .. } =
-            promise;
+        let Promise {
+            grant: Grant { model, executor, class, free_at, longest, .. },
+            incarnation,
+            ..
+        } = promise;
         let at = self.place(model);
         let first = actions.requests.len();
         let signal = &self.signal;
@@ -293,10 +296,10 @@ impl Shard {
         match start {
             Some(start) => {
                 let (start, latency) = (start.start, start.latency);
-                to.tell(News::Started { executor, stay, start, latency });
+                to.tell(News::Started { executor, incarnation, start, latency });
                 actions.run(executor, model, start, latency, first);
             }
-            None => to.tell(News::Returned { executor, stay }),
+            None => to.tell(News::Returned { executor, incarnation }),
         }
         // Whatever the hub knew of it was forgotten with the grant.
         self.posted[at].classes = 0;
@@ -350,13 +353,17 @@ impl Shard {
                 Some(&candidate) if candidate.ready <= now => {
                     self.held.clear(place);
                     posted.classes |= bit;
-                    to.post(model, class, Post { candidate, answered });
+                    to.post(model, class, PostedCandidate { candidate, answered });
                 }
                 other => {
                     self.held.set(place, other.map_or(Time::NEVER, |candidate| candidate.ready));
                     if posted.classes & bit != 0 {
                         posted.classes &= !bit;
-                        to.post(model, class, Post { candidate: Candidate::default(), answered });
+                        to.post(
+                            model,
+                            class,
+                            PostedCandidate { candidate: Candidate::default(), answered },
+                        );
                     }
                 }
             }
@@ -378,7 +385,7 @@ impl Shard {
         for class in 0..self.classes {
             self.held.clear(at * self.classes + class);
             if classes & (1 << class) != 0 {
-                let post = Post { candidate: Candidate::default(), answered };
+                let post = PostedCandidate { candidate: Candidate::default(), answered };
                 to.post(model, ClassId(class as u16), post);
             }
         }

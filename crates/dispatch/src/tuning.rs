@@ -1,10 +1,10 @@
-//! What a model derives for itself from its pace, its profile and the market: how long to hold, when to give
+//! What a model derives for itself from its arrivals, its profile and the market: how long to hold, when to give
 //! up urgent requests, how urgent to be. `docs/policy.md` derives the rules.
 
 use fermata_core::{Profile, Span, Table, Time};
 
+use crate::arrival_stats::ArrivalStats;
 use crate::blocking::Need;
-use crate::pace::Pace;
 use crate::price::{Report, Signal};
 use crate::rules::Spare;
 
@@ -86,11 +86,11 @@ impl Tuning {
     }
 
     /// Derives load and patience anew, at the `batch` of a staggered execution. A lone request can wait for
-    /// `slack`; nobody joins it later than `company` after the last.
+    /// `slack`; nobody joins it later than `overlap` after the last.
     pub(crate) fn retune(
         &mut self,
-        pace: &Pace,
-        company: Span,
+        arrivals: &ArrivalStats,
+        overlap: Span,
         profile: &Profile,
         batch: f64,
         slack: Span,
@@ -99,56 +99,62 @@ impl Tuning {
         self.spare = Spare::Release;
         let (cost, marginal) = costs(profile, batch);
         let saving = (cost - marginal).max(0.0);
-        let load = pace.rate() * cost;
+        let load = arrivals.rate() * cost;
         self.report.load = load;
-        self.report.alone = pace.rate() * profile.shortest().0 as f64;
-        self.report.gain = load * pace.rate() * saving;
+        self.report.alone = arrivals.rate() * profile.shortest().0 as f64;
+        self.report.gain = load * arrivals.rate() * saving;
         // How long batches run varies too, where that depends on the input: then an idle moment is missed as after a burst.
         let run = profile.spread().map_or(0.0, |spread| spread.variation());
-        self.report.variation = load * (pace.variation() / batch + run);
-        let companions = pace.rate() * slack.0 as f64;
+        self.report.variation = load * (arrivals.variation() / batch + run);
+        let companions = arrivals.rate() * slack.0 as f64;
         self.patience = if companions < COMPANIONS_MIN || signal.idle {
             Span::ZERO
         } else if signal.hold {
             // The whole pool holds: a model for which it does not pay would only take the executors
             // that the others count on.
-            company.min(Span((UNLIKELY / pace.rate()) as u64))
+            overlap.min(Span((UNLIKELY / arrivals.rate()) as u64))
         } else {
-            pace.patience(saving, signal.price).min(company)
+            arrivals.patience(saving, signal.price).min(overlap)
         };
     }
 
     /// Derives how long batches are held where spare executors buy latency, at the `batch` of a staggered execution.
     pub(crate) fn set_worth(
         &mut self,
-        pace: &Pace,
-        company: Span,
+        arrivals: &ArrivalStats,
+        overlap: Span,
         profile: &Profile,
         batch: f64,
         signal: &Signal,
     ) {
         (self.spare, self.holds_below) = (Spare::Latency, 0.0);
-        if signal.hold && !signal.idle && pace.rate() > 0.0 {
+        if signal.hold && !signal.idle && arrivals.rate() > 0.0 {
             let (cost, marginal) = costs(profile, batch);
             let room = (1.0 - signal.load.powf(FULL_POWER)) * (1.0 - signal.bad / LOST_MAX);
             let room = room.max(ROOM_MIN);
             // The requests of a batch share what it costs however small it is.
-            let worth = WORTH * pace.rate() * (cost - marginal).max(0.0) * batch / room;
+            let worth = WORTH * arrivals.rate() * (cost - marginal).max(0.0) * batch / room;
             self.holds_below = worth * worth;
-            self.patience_spare = company.min(Span((GAPS_MAX / room / pace.rate()) as u64));
+            self.patience_spare = overlap.min(Span((GAPS_MAX / room / arrivals.rate()) as u64));
         }
     }
 
     /// Derives what others must know that may block the model, whose batches are of `batch` at its present rate, and have
     /// `budget` from the arrival of their first request to their end.
-    pub(crate) fn set_need(&mut self, pace: &Pace, reach: &Table, batch: f64, budget: Span) {
+    pub(crate) fn set_need(
+        &mut self,
+        arrivals: &ArrivalStats,
+        reach: &Table,
+        batch: f64,
+        budget: Span,
+    ) {
         let below = (batch as usize).clamp(1, reach.max_batch());
         let above = (below + 1).min(reach.max_batch());
         let (short, long) = (reach.latency(below), reach.latency(above));
         let takes = short + Span(((long - short).0 as f64 * (batch - below as f64)) as u64);
         let slack = budget - takes;
         let bears = slack + Span((slack.0 as f64 * LOST_MOST) as u64);
-        self.need = Need { bears, takes, batch, rate: pace.rate() };
+        self.need = Need { bears, takes, batch, rate: arrivals.rate() };
     }
 
     /// What others must know that may block the model.
@@ -164,7 +170,7 @@ impl Tuning {
         &self,
         size: usize,
         (frontrun, latest): (Time, Time),
-        pace: &Pace,
+        arrivals: &ArrivalStats,
         signal: &Signal,
     ) -> Time {
         let end = frontrun.min(latest - signal.turn - self.advance) - signal.slack;
@@ -176,7 +182,7 @@ impl Tuning {
                 if is_held { self.patience_spare } else { Span::ZERO }
             }
         };
-        end.min(pace.last() + patience)
+        end.min(arrivals.last() + patience)
     }
 
     /// How urgent a candidate is that can start until `latest`.

@@ -23,4 +23,4 @@ pub use plan::{Infeasible, Member, Plan, Pool, Reason};
 pub use pools::{executors_for, least_load, staggered_batch, staggered_load};
 pub use problem::{Demand, Kind, Problem};
 pub use round::{Turn, shortest_round};
-pub use solve::{Method, solve, solve_knowing};
+pub use solve::{Method, solve, solve_with_shares};

@@ -40,11 +40,11 @@ const MOVED_MAX: f64 = 0.05;
 ///
 /// Plans with shares are made from nothing each time, since a share is cut anew in a millisecond.
 pub fn solve(problem: &Problem, method: Method, previous: Option<&Plan>) -> Plan {
-    solve_knowing(problem, method, previous, &Rules::default(), &[])
+    solve_with_shares(problem, method, previous, &Rules::default(), &[])
 }
 
 /// The same with what is known of shares: the rules of cutting GPUs, and the traits of each demand, by its place.
-pub fn solve_knowing(
+pub fn solve_with_shares(
     problem: &Problem,
     method: Method,
     previous: Option<&Plan>,

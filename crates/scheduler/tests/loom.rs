@@ -8,7 +8,8 @@ use std::sync::Arc as Shared;
 
 use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, Request, RequestId, Span, Time};
 use fermata_dispatch::{
-    Action, Actions, Candidate, Hub, ModelSpec, Network, News, Post, Promise, Rules, Shard, ToHub,
+    Action, Actions, Candidate, Hub, ModelSpec, Network, News, PostedCandidate, Promise, Rules,
+    Shard, ToHub,
 };
 use fermata_scheduler::{Bell, Latest, Mailbox};
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -105,7 +106,7 @@ struct End {
 }
 
 impl ToHub for End {
-    fn post(&mut self, model: ModelId, _: ClassId, post: Post) {
+    fn post(&mut self, model: ModelId, _: ClassId, post: PostedCandidate) {
         let words = [u64::from(post.candidate.size), u64::from(post.answered)];
         self.posts.put(model.index(), words);
     }
@@ -215,7 +216,7 @@ fn run_hub(
                 urgency: NOW,
                 due_last: NOW,
             };
-            let post = Post { candidate, answered: answered as u32 };
+            let post = PostedCandidate { candidate, answered: answered as u32 };
             hub.post(NOW, ModelId(model as u32), ClassId(0), &post);
         });
         while let Some(promise) = hub.next_promise(NOW) {

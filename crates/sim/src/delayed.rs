@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use fermata_core::{ClassId, ExecutorId, ModelId, Request, Span, Time};
 use fermata_dispatch::{
-    Action, Actions, Dispatch, Event, Hub, InFlight, Network, News, Post, Promise, Rules, Shard,
-    Signal, ToHub,
+    Action, Actions, Dispatch, Event, Hub, InFlight, Network, News, PostedCandidate, Promise,
+    Rules, Shard, Signal, ToHub,
 };
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -23,7 +23,7 @@ pub struct Delayed {
     hub: Hub,
     post_office: PostOffice,
     /// Who is there, at the executors' end: batches for others never arrive.
-    stays: Vec<Stay>,
+    stays: Vec<Incarnation>,
     running: InFlight,
     /// When the hub hears of each executor's last batch.
     heard: Vec<Time>,
@@ -31,7 +31,7 @@ pub struct Delayed {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Stay {
+struct Incarnation {
     number: u32,
     present: bool,
 }
@@ -48,7 +48,7 @@ struct PostOffice {
     /// When the last letter of each way arrives.
     ways: BTreeMap<Way, Time>,
     /// What is posted, and not read yet.
-    posted: BTreeMap<(ModelId, ClassId), Post>,
+    posted: BTreeMap<(ModelId, ClassId), PostedCandidate>,
     /// When the last batch was told to have started: for the executor that it is on.
     started: Option<Time>,
 }
@@ -145,7 +145,7 @@ impl Delayed {
             Event::Join { executor, class } => {
                 let at = executor.index();
                 if at >= self.stays.len() {
-                    self.stays.resize(at + 1, Stay::default());
+                    self.stays.resize(at + 1, Incarnation::default());
                     self.heard.resize(at + 1, Time::START);
                 }
                 self.stays[at].number += 1;
@@ -212,8 +212,8 @@ impl Delayed {
             return;
         }
         let requests = actions.batch(first, size).to_vec();
-        let Stay { number, present } = self.stays[executor.index()];
-        if present && number == promise.stay {
+        let Incarnation { number, present } = self.stays[executor.index()];
+        if present && number == promise.incarnation {
             self.running.start(executor, model, &requests);
             self.heard[executor.index()] = started.expect("the hub is told of it");
         } else {
@@ -306,7 +306,7 @@ struct Out<'a> {
 }
 
 impl ToHub for Out<'_> {
-    fn post(&mut self, model: ModelId, class: ClassId, post: Post) {
+    fn post(&mut self, model: ModelId, class: ClassId, post: PostedCandidate) {
         if self.office.posted.insert((model, class), post).is_none() {
             self.office.send(Way::Post(model, class), Letter::Post(model, class));
         }

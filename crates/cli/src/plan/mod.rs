@@ -16,7 +16,7 @@ mod what_if;
 use std::num::NonZero;
 use std::thread;
 
-use fermata_plan::{Method, Plan, solve_knowing};
+use fermata_plan::{Method, Plan, solve_with_shares};
 
 use crate::input::{InputError, duration};
 use crate::output;
@@ -111,5 +111,5 @@ fn make(
 }
 
 fn solve(case: &Case, method: Method, previous: Option<&Plan>) -> Plan {
-    solve_knowing(&case.problem, method, previous, &case.rules, &case.traits)
+    solve_with_shares(&case.problem, method, previous, &case.rules, &case.traits)
 }

@@ -36,7 +36,7 @@ impl ModelMachine {
             match mixed.prospect(at, now, u64::from(signal.executors)) {
                 Some(Prospect { size, latest, frontrun }) => {
                     let window = (frontrun, latest);
-                    let ready = self.tuning.ready(size, window, &self.pace, signal);
+                    let ready = self.tuning.ready(size, window, &self.arrivals, signal);
                     let ready = ready.min(latest).max(now);
                     let (size, urgency) = (size as u32, self.tuning.urgency(latest));
                     lane.propose(Candidate { size, ready, latest, due_last: latest, urgency });

@@ -3,7 +3,7 @@
 
 use fermata_core::{Distribution, KINDS_MAX, Request, Span, Time};
 
-use super::outlook::{Batch, CHANCES, Outlook, Pace, Range};
+use super::outlook::{Batch, BatchTime, CHANCES, Outlook, Range};
 use super::pick::Pick;
 use super::queues::Queues;
 
@@ -74,7 +74,7 @@ impl Outlook {
     /// First all ranges of kinds are compared at some sizes; then the best of them is looked at closely, with every size near by.
     /// Where many wait, samples stand for them in the comparison: 1,000 requests of eight kinds would else take four times as long.
     pub(super) fn pick(&self, queues: &Queues, moment: &Moment) -> Option<Pick> {
-        let later = self.pace(moment.usual.max(1.0) as usize);
+        let later = self.batch_time(moment.usual.max(1.0) as usize);
         let (moment, merge) = (*moment, Merge::default());
         let mut weighing = Weighing { outlook: self, queues, moment, later, merge };
         let many = queues.len() > MANY;
@@ -94,7 +94,7 @@ struct Weighing<'a> {
     queues: &'a Queues,
     moment: Moment,
     /// Of a batch later.
-    later: Pace,
+    later: BatchTime,
     merge: Merge<'a>,
 }
 
@@ -174,7 +174,7 @@ impl<'a> Weighing<'a> {
         }
         let share = size as f32 / many as f32;
         let samples = if self.merge.0.len() == 1 { 3 } else { 1 };
-        let pace = self.outlook.pace(size);
+        let batch_time = self.outlook.batch_time(size);
         let mut gain = 0.0;
         for &(waiting, place) in &self.merge.0 {
             let members = share * waiting.len() as f32;
@@ -182,7 +182,7 @@ impl<'a> Weighing<'a> {
             for sample in 0..samples {
                 let at = members * (2 * sample + 1) as f32 / (2 * samples) as f32;
                 let request = &waiting[(at as usize).min(waiting.len() - 1)];
-                sum += self.gain(usize::from(place), self.left(request), batch, pace);
+                sum += self.gain(usize::from(place), self.left(request), batch, batch_time);
             }
             gain += members * sum / samples as f32;
         }
@@ -195,11 +195,11 @@ impl<'a> Weighing<'a> {
     fn weigh(&mut self, range: &Range, batch: &Batch, size: usize, least: f32) -> Option<f32> {
         let from = self.due_after(batch.needed[COARSE]);
         self.merge.begin(self.queues, self.places(range), from);
-        let pace = self.outlook.pace(size);
+        let batch_time = self.outlook.batch_time(size);
         let mut gain = 0.0;
         for _ in 0..size {
             let (place, request) = self.merge.next()?;
-            gain += self.gain(place, self.left(request), batch, pace);
+            gain += self.gain(place, self.left(request), batch, batch_time);
         }
         let worth = gain / batch.mean;
         (worth > least).then_some(worth)
@@ -225,10 +225,10 @@ impl<'a> Weighing<'a> {
 
     /// By how much likelier a request with so much time left is in time in this batch than later.
     #[inline]
-    fn gain(&self, place: usize, left: f32, batch: &Batch, pace: Pace) -> f32 {
+    fn gain(&self, place: usize, left: f32, batch: &Batch, batch_time: BatchTime) -> f32 {
         let grid = self.outlook.spread().grid();
         let later = self.later.alone_within(left - batch.mean);
-        batch.longest.ended_by(grid, pace.alone_within(left))
+        batch.longest.ended_by(grid, batch_time.alone_within(left))
             - LATER * self.outlook.alone(place).ended_by(grid, later)
     }
 
@@ -259,7 +259,8 @@ impl<'a> Weighing<'a> {
             if size <= below {
                 continue;
             }
-            let (batch, pace) = (self.outlook.batch(size, longest), self.outlook.pace(size));
+            let (batch, batch_time) =
+                (self.outlook.batch(size, longest), self.outlook.batch_time(size));
             let mut tried = usize::MAX;
             for needed in batch.needed {
                 let from = self.due_after(needed);
@@ -270,8 +271,9 @@ impl<'a> Weighing<'a> {
                     continue;
                 }
                 tried = first;
-                let gain =
-                    |&(place, left, _): &(usize, f32, _)| self.gain(place, left, &batch, pace);
+                let gain = |&(place, left, _): &(usize, f32, _)| {
+                    self.gain(place, left, &batch, batch_time)
+                };
                 let worth = those.iter().map(gain).sum::<f32>() / batch.mean;
                 if worth > least {
                     let (first, last) = (those[0].2.key(), those[size - 1].2.key());
@@ -292,7 +294,7 @@ impl<'a> Weighing<'a> {
             let alone = outlook.alone(usize::from(place));
             let left = self.left(request);
             let batch = outlook.batch(1, *alone);
-            let worth = alone.ended_by(grid, outlook.pace(1).alone_within(left)) / batch.mean;
+            let worth = alone.ended_by(grid, outlook.batch_time(1).alone_within(left)) / batch.mean;
             if best.is_none_or(|best| worth > best.worth) {
                 best = Some(Pick {
                     worth,

@@ -1,7 +1,7 @@
 //! Models whose run time depends on the input: a queue for each kind of request, and the batch that is worth most now.
 //!
 //! Which requests go together is chosen among whole batches, not request by request: a long one makes all others of its
-//! batch late, so that what a request is worth depends on its company. It is chosen when an executor is granted; until then
+//! batch late, so that what a request is worth depends on the others in the batch. It is chosen when an executor is granted; until then
 //! the candidate says no more than how urgent the model is. `docs/policy.md` derives the rule.
 
 mod choice;

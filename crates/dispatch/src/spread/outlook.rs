@@ -29,7 +29,7 @@ pub(super) struct Outlook {
     /// By place and size, the first being one: what a batch of requests of this place seldom takes longer than.
     tail: Box<[Span]>,
     /// By size, the first being one: how the time of a batch follows from that of its longest request.
-    paces: Box<[Pace]>,
+    batch_times: Box<[BatchTime]>,
     /// The ranges of the order that batches are looked for in, narrow ones first.
     ranges: Box<[Range]>,
 }
@@ -59,7 +59,7 @@ pub(super) struct Batch {
 
 /// A batch takes `fixed + factor l`, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct BatchTime {
     fixed: f32,
     factor: f32,
     inverse: f32,
@@ -80,11 +80,11 @@ impl Outlook {
             group[usize::from(place)] = groups;
         }
         let growth = spread.growth();
-        let paces: Box<[Pace]> = (1..=spread.max_batch())
+        let batch_times: Box<[BatchTime]> = (1..=spread.max_batch())
             .map(|size| {
                 let (fixed, one) = (growth.latency_ns(size, 0.0), growth.latency_ns(size, 1e6));
                 let factor = (one - fixed) / 1e6;
-                Pace { fixed, factor, inverse: 1.0 / factor }
+                BatchTime { fixed, factor, inverse: 1.0 / factor }
             })
             .collect();
         let mut outlook = Self {
@@ -94,7 +94,7 @@ impl Outlook {
             order,
             group: group.into(),
             tail: Box::default(),
-            paces,
+            batch_times,
             ranges: Box::default(),
         };
         outlook.tail = (0..places)
@@ -149,7 +149,7 @@ impl Outlook {
     #[inline]
     pub(super) fn batch(&self, size: usize, longest: Distribution) -> Batch {
         let grid = self.spread.grid();
-        let Pace { fixed, factor, .. } = self.paces[size - 1];
+        let BatchTime { fixed, factor, .. } = self.batch_times[size - 1];
         let mean = fixed + factor * longest.mean(grid);
         let needed = CHANCES.map(|chance| self.takes(size, longest.quantile(grid, chance)));
         Batch { size: size as u16, longest, mean, needed }
@@ -157,7 +157,7 @@ impl Outlook {
 
     /// What a batch takes whose longest request takes `alone` nanoseconds.
     fn takes(&self, size: usize, alone: f32) -> Span {
-        let Pace { fixed, factor, .. } = self.paces[size - 1];
+        let BatchTime { fixed, factor, .. } = self.batch_times[size - 1];
         Span((fixed + factor * alone) as u64)
     }
 
@@ -185,8 +185,8 @@ impl Outlook {
 
     /// How the time of a batch of so many follows from that of its longest request.
     #[inline]
-    pub(super) fn pace(&self, size: usize) -> Pace {
-        self.paces[size.clamp(1, self.paces.len()) - 1]
+    pub(super) fn batch_time(&self, size: usize) -> BatchTime {
+        self.batch_times[size.clamp(1, self.batch_times.len()) - 1]
     }
 
     /// Which kinds go together: those of one group.
@@ -204,7 +204,7 @@ impl Outlook {
     /// How long a batch of the usual size takes whose longest request is of this place, and average.
     #[inline]
     pub(super) fn usually(&self, place: usize, usual: f32) -> Span {
-        let Pace { fixed, factor, .. } = self.pace(usual as usize);
+        let BatchTime { fixed, factor, .. } = self.batch_time(usual as usize);
         Span((fixed + factor * self.spread.mean(KindId(place as u16))) as u64)
     }
 
@@ -216,7 +216,7 @@ impl Outlook {
     }
 }
 
-impl Pace {
+impl BatchTime {
     /// How long the longest request of a batch may take alone, for the batch to take `budget` nanoseconds.
     #[inline]
     pub(super) fn alone_within(self, budget: f32) -> f32 {

@@ -30,7 +30,7 @@ const GAIN_TO_HOLD: f64 = 0.1;
 /// The arrivals of one model, summarised.
 #[derive(Clone, Debug)]
 #[repr(C)] // The histogram last: not every policy needs it.
-pub struct Pace {
+pub struct ArrivalStats {
     last: Time,
     beat: Time,
     count: u32,
@@ -42,7 +42,7 @@ pub struct Pace {
     gaps: [u16; BUCKETS],
 }
 
-impl Pace {
+impl ArrivalStats {
     /// Nothing has arrived yet.
     pub fn new(now: Time) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Pace {
         }
     }
 
-    /// A request arrived. True when it is time to derive from the pace anew: at each sample of the rate,
+    /// A request arrived. True when it is time to derive from the arrivals anew: at each sample of the rate,
     /// after 64 gaps, and often at the beginning, when every gap tells much. Who needs only the rate says
     /// so: the histogram is a cache line of its own.
     #[inline]
@@ -195,16 +195,16 @@ mod tests {
 
     #[test]
     fn patience_ends_with_the_burst() {
-        let mut pace = Pace::new(Time::START);
+        let mut arrivals = ArrivalStats::new(Time::START);
         let mut now = Time::START;
         for i in 0..1000u64 {
             now.0 += if i % 10 == 0 { 100_000_000 } else { 100_000 };
-            pace.arrive(now, false);
+            arrivals.arrive(now, false);
         }
-        let patience = pace.patience(1e6, 0.5);
+        let patience = arrivals.patience(1e6, 0.5);
         assert!((100_000..1_000_000).contains(&patience.0), "{patience}");
-        assert_eq!(pace.patience(1e3, 0.5), Span::ZERO, "worth nothing, not waited for");
-        assert!(pace.patience(1e6, 0.0).0 > 100_000_000, "waiting that costs nothing");
-        assert!(pace.variation() > 5.0);
+        assert_eq!(arrivals.patience(1e3, 0.5), Span::ZERO, "worth nothing, not waited for");
+        assert!(arrivals.patience(1e6, 0.0).0 > 100_000_000, "waiting that costs nothing");
+        assert!(arrivals.variation() > 5.0);
     }
 }

@@ -1,6 +1,6 @@
 //! Whether requests come while others of their model are still there.
 //!
-//! The gaps between requests do not tell: a client that asks again when it has been answered has a steady pace, and
+//! The gaps between requests do not tell: a client that asks again when it has been answered has a steady rate, and
 //! will never join the request that is held for it. So the gaps are told apart by how they ended: with a request that
 //! found others waiting or running, or only after all had left.
 
@@ -42,7 +42,7 @@ struct Round {
 
 /// How gaps ended, by their length.
 #[derive(Clone, Debug)]
-pub(crate) struct Company {
+pub(crate) struct ArrivalOverlap {
     halved: Time,
     /// With a request that found others.
     came: [u32; BUCKETS],
@@ -57,7 +57,7 @@ pub(crate) struct Company {
     expected: f64,
 }
 
-impl Company {
+impl ArrivalOverlap {
     /// Nothing has come yet.
     pub(crate) fn new(now: Time) -> Self {
         Self {
@@ -164,67 +164,67 @@ mod tests {
 
     #[test]
     fn one_who_asks_again_when_answered_has_no_company() {
-        let mut company = Company::new(Time::START);
+        let mut overlap = ArrivalOverlap::new(Time::START);
         for turn in 1..50u64 {
             let last = Time(turn * 2 * MS);
             // Answered after a millisecond, it asks again after two.
-            company.note(last + Span(2 * MS), last, last + Span(MS), 0.0);
+            overlap.note(last + Span(2 * MS), last, last + Span(MS), 0.0);
         }
-        assert_eq!(company.ends_after(1.0 / (2 * MS) as f64), Span::ZERO);
+        assert_eq!(overlap.ends_after(1.0 / (2 * MS) as f64), Span::ZERO);
     }
 
     #[test]
     fn another_pattern_is_known_after_three_rounds() {
-        let mut company = Company::new(Time::START);
+        let mut overlap = ArrivalOverlap::new(Time::START);
         let rate = 1.0 / MS as f64;
         let mut now = Time::START;
         for _ in 0..5_000 {
             let last = now;
             now += Span(MS);
-            company.note(now, last, Time::NEVER, rate);
+            overlap.note(now, last, Time::NEVER, rate);
         }
-        assert_eq!(company.ends_after(rate), Span::MAX);
+        assert_eq!(overlap.ends_after(rate), Span::MAX);
         for _ in 0..5 {
-            assert_eq!(company.repeats(), None, "not yet");
+            assert_eq!(overlap.repeats(), None, "not yet");
             let last = now;
             now += Span(4 * MS);
-            company.note(now, last, last + Span(3 * MS / 2), rate);
+            overlap.note(now, last, last + Span(3 * MS / 2), rate);
         }
-        assert_eq!(company.ends_after(rate), Span::ZERO, "one client asks in a loop");
+        assert_eq!(overlap.ends_after(rate), Span::ZERO, "one client asks in a loop");
         for _ in 0..50 {
             let last = now;
             now += Span(6 * MS);
-            company.note(now, last, last + Span(3 * MS), rate);
+            overlap.note(now, last, last + Span(3 * MS), rate);
         }
-        assert_eq!(company.ends_after(rate), Span::ZERO, "though nobody is waited for");
+        assert_eq!(overlap.ends_after(rate), Span::ZERO, "though nobody is waited for");
         let last = now;
         now += Span(MS);
-        company.note(now, last, Time::NEVER, rate);
-        company.note(now + Span(9 * MS), now, now + Span(3 * MS), rate);
-        assert_eq!(company.repeats(), Some(Span(2 * MS)), "but for another who came");
+        overlap.note(now, last, Time::NEVER, rate);
+        overlap.note(now + Span(9 * MS), now, now + Span(3 * MS), rate);
+        assert_eq!(overlap.repeats(), Some(Span(2 * MS)), "but for another who came");
     }
 
     #[test]
     fn four_who_ask_together_are_waited_for_and_no_fifth() {
-        let mut company = Company::new(Time::START);
+        let mut overlap = ArrivalOverlap::new(Time::START);
         let mut now = Time::START;
         for _ in 0..30 {
             for _ in 0..3 {
                 let last = now;
                 now += Span(100_000);
-                company.note(now, last, Time::NEVER, 0.0);
+                overlap.note(now, last, Time::NEVER, 0.0);
             }
             let last = now;
             now += Span(20 * MS);
-            assert!(company.note(now, last, last + Span(15 * MS), 1.0 / MS as f64));
+            assert!(overlap.note(now, last, last + Span(15 * MS), 1.0 / MS as f64));
         }
-        let end = company.ends_after(4.0 / (20.3 * MS as f64));
+        let end = overlap.ends_after(4.0 / (20.3 * MS as f64));
         assert!((100_000..2 * MS).contains(&end.0), "{end}");
     }
 
     #[test]
     fn those_who_come_whatever_happens_are_waited_for() {
-        let mut company = Company::new(Time::START);
+        let mut overlap = ArrivalOverlap::new(Time::START);
         let mut random = 1u64;
         let mut now = Time::START;
         for _ in 0..2000 {
@@ -232,8 +232,8 @@ mod tests {
             let uniform = ((random >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
             let last = now;
             now += Span((-uniform.ln() * MS as f64) as u64);
-            company.note(now, last, last + Span(2 * MS), 0.0);
+            overlap.note(now, last, last + Span(2 * MS), 0.0);
         }
-        assert!(company.ends_after(1.0 / MS as f64) > Span(MS));
+        assert!(overlap.ends_after(1.0 / MS as f64) > Span(MS));
     }
 }
