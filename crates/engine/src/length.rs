@@ -1,40 +1,7 @@
 //! The length of a request: an axis that its tensors share and whose length every request chooses, such as the words
 //! of a sentence. It says how long a request runs, and along it requests of other lengths can be padded to run together.
 
-use crate::{Signature, Tensor, TensorSpec};
-use serde::{Deserialize, Serialize};
-
-/// Which axes are the length. Axes are counted as in [`TensorSpec::shape`]: without the batch, where there is one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Length {
-    /// For each input of the signature, which of its axes is the length; `None` for those that have none of it. At least
-    /// one has.
-    pub inputs: Vec<Option<usize>>,
-    /// The same for each output.
-    pub outputs: Vec<Option<usize>>,
-    /// The longest that is taken; a longer request is refused.
-    pub longest: usize,
-    /// How requests that differ in length run together; without it, they run apart.
-    pub padding: Option<Padding>,
-}
-
-/// How the shorter requests of a batch are made as long as the longest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Padding {
-    /// For each input of the signature, what stands behind the end; zero for a mask, so that it does not count. Strings
-    /// are empty there.
-    pub fill: Vec<i64>,
-}
-
-impl Length {
-    /// The length of a request, from its inputs in the order of the signature; their first axis may be the batch.
-    fn of(&self, batched: bool, inputs: &[Tensor]) -> Option<usize> {
-        let first =
-            self.inputs.iter().zip(inputs).find_map(|(axis, input)| Some(((*axis)?, input)));
-        let (axis, input) = first?;
-        usize::try_from(*input.shape.get(axis + usize::from(batched))?).ok()
-    }
-}
+use crate::{Length, Padding, Signature, Tensor, TensorSpec};
 
 impl Signature {
     /// This signature with the length of another, of which it is a part: fewer outputs, another order, fixed axes, with the batch
@@ -117,7 +84,11 @@ impl Signature {
 
     /// How long a request is along the length of the model; `None` for a model that has none.
     pub fn length_of(&self, inputs: &[Tensor]) -> Option<usize> {
-        self.length.as_ref()?.of(self.max_batch > 0, inputs)
+        let length = self.length.as_ref()?;
+        let mut both = length.inputs.iter().zip(inputs);
+        let (axis, input) = both.find_map(|(axis, input)| Some(((*axis)?, input)))?;
+        let batched = usize::from(self.max_batch > 0);
+        usize::try_from(*input.shape.get(axis + batched)?).ok()
     }
 
     /// Whether a request that fits the specs has one length, and one that is taken. The error says what is wrong.

@@ -21,7 +21,6 @@ pub use datatype::DataType;
 pub use emulated::Emulated;
 pub use engine::{Ended, Engine, EngineError, Inputs, Model, Outputs, Running, Session, Source};
 pub use gpu::{Gpu, Memory, Pressure, Seat};
-pub use length::{Length, Padding};
 pub use onnx::OnnxRuntime;
-pub use signature::{Signature, TensorSpec};
+pub use signature::{Length, Padding, Signature, TensorSpec};
 pub use tensor::Tensor;

@@ -8,6 +8,7 @@ pub(crate) mod file;
 mod length;
 pub(crate) mod library;
 pub(crate) mod session;
+pub(crate) mod specs;
 mod value;
 
 use std::path::{Path, PathBuf};
@@ -49,7 +50,7 @@ impl Engine for OnnxRuntime {
     fn load(&self, source: &Source) -> Result<Arc<dyn Model>, EngineError> {
         let wrong = |reason| EngineError::Load { file: source.file.clone(), reason };
         let session = file::open(&self.environment, source).map_err(wrong)?;
-        let signature = file::signature(file::specs(&session).map_err(wrong)?);
+        let signature = file::signature(specs::read(&session).map_err(wrong)?);
         Ok(Arc::new(OnnxModel {
             environment: self.environment.clone(),
             source: source.clone(),
@@ -90,7 +91,7 @@ pub(crate) fn made_ready(
     signature: &Signature,
 ) -> Result<Box<dyn Session>, String> {
     // Of this very session, since the file may have been replaced.
-    compatible::check(&file::specs(&inner)?, signature)?;
+    compatible::check(&specs::read(&inner)?, signature)?;
     let session = session::OnnxSession::new(inner, signature.clone());
     Ok(Box::new(session.map_err(|error| one_line(&error))?))
 }

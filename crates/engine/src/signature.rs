@@ -1,7 +1,8 @@
 //! What goes into a model and what comes out.
 
-use crate::{DataType, Length};
 use serde::{Deserialize, Serialize};
+
+use crate::DataType;
 
 /// One input or output of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,4 +27,26 @@ pub struct Signature {
     pub outputs: Vec<TensorSpec>,
     /// Which axes are the length of a request; `None` for a model whose requests have none.
     pub length: Option<Length>,
+}
+
+/// Which axes are the length. Axes are counted as in [`TensorSpec::shape`]: without the batch, where there is one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Length {
+    /// For each input of the signature, which of its axes is the length; `None` for those that have none of it. At least
+    /// one has.
+    pub inputs: Vec<Option<usize>>,
+    /// The same for each output.
+    pub outputs: Vec<Option<usize>>,
+    /// The longest that is taken; a longer request is refused.
+    pub longest: usize,
+    /// How requests that differ in length run together; without it, they run apart.
+    pub padding: Option<Padding>,
+}
+
+/// How the shorter requests of a batch are made as long as the longest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Padding {
+    /// For each input of the signature, what stands behind the end; zero for a mask, so that it does not count. Strings
+    /// are empty there.
+    pub fill: Vec<i64>,
 }

@@ -17,7 +17,7 @@ use super::provider::{Tuning, open};
 use super::region::Region;
 use super::wire::{Form, Grain, Head, Reply};
 use super::worker::{Lanes, Marks};
-use crate::onnx::{compatible, file, library};
+use crate::onnx::{compatible, file, library, specs};
 use crate::{EngineError, Inputs, Session, Signature, Source, Tensor};
 
 /// The models of a worker, by the number that the server gave them.
@@ -100,7 +100,7 @@ impl Host {
         let source = Source { file, threads, memory };
         let wrong = |reason| EngineError::Load { file: source.file.clone(), reason };
         let read = file::read(&self.environment, &source).map_err(wrong)?;
-        let signature = file::signature(file::specs(&read).map_err(wrong)?);
+        let signature = file::signature(specs::read(&read).map_err(wrong)?);
         drop(read);
         let hosted = Hosted {
             source,
@@ -216,7 +216,7 @@ impl Host {
             let wrong = |reason| EngineError::Load { file: source.file.clone(), reason };
             let session = open(&environment, &source, gpu, tuning, Some(stream)).map_err(wrong)?;
             // The file may have been replaced.
-            compatible::check(&file::specs(&session).map_err(wrong)?, &expected).map_err(wrong)?;
+            compatible::check(&specs::read(&session).map_err(wrong)?, &expected).map_err(wrong)?;
             Ok(session)
         };
         Net::new(Box::new(open), signature.clone(), form, self.gpu)

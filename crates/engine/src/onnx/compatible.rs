@@ -1,6 +1,6 @@
 //! Whether a signature that was configured fits the file.
 
-use super::file::Specs;
+use super::specs::Specs;
 use crate::{Signature, TensorSpec};
 
 /// Says what of `signature` does not fit the file. Every input must be there, since all are needed; of the
@@ -60,7 +60,7 @@ fn axes_fit(model: &[i64], spec: &[i64], batch: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::file::AxisNames;
+    use super::super::specs::AxisNames;
     use super::*;
     use crate::DataType;
 

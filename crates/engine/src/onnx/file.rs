@@ -1,33 +1,15 @@
-//! Opens an ONNX file, and reads what goes in and what comes out.
+//! Opens an ONNX file, and makes a signature of what it says of itself.
 
 use ort::environment::Environment;
 use ort::session::Session;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
-use ort::value::{Outlet, ValueType};
 
-use super::{one_line, value};
+use super::one_line;
+use super::specs::Specs;
 use crate::{Signature, Source, TensorSpec};
 
 /// The largest batch of a file that has a batch axis, since files do not say.
 const MAX_BATCH: usize = 128;
-
-/// The inputs and outputs of a file, with all their axes.
-#[derive(Debug)]
-pub(crate) struct Specs {
-    pub(crate) inputs: Vec<TensorSpec>,
-    pub(crate) outputs: Vec<TensorSpec>,
-    pub(super) axes: AxisNames,
-}
-
-/// The names of a tensor's axes, as many as it has; empty for those without one.
-pub(super) type Axes = Vec<String>;
-
-/// The names of all axes.
-#[derive(Debug, Default)]
-pub(super) struct AxisNames {
-    pub(super) inputs: Vec<Axes>,
-    pub(super) outputs: Vec<Axes>,
-}
 
 /// Makes a file ready to run.
 pub(super) fn open(environment: &Environment, source: &Source) -> Result<Session, String> {
@@ -64,32 +46,6 @@ pub(crate) fn options(environment: &Environment, threads: usize) -> ort::Result<
         // which needs the cores.
         .with_config_entry("session.force_spinning_stop", "1")?;
     Ok(builder)
-}
-
-/// Reads the inputs and outputs; the error names the one that is not supported.
-pub(crate) fn specs(session: &Session) -> Result<Specs, String> {
-    let both = |side: &str, outlets: &[Outlet]| {
-        outlets
-            .iter()
-            .map(|outlet| {
-                spec(outlet).map_err(|reason| format!("{side} '{}': {reason}", outlet.name()))
-            })
-            .collect::<Result<(Vec<_>, Vec<_>), String>>()
-    };
-    let (inputs, input_axes) = both("input", session.inputs())?;
-    let (outputs, output_axes) = both("output", session.outputs())?;
-    let axes = AxisNames { inputs: input_axes, outputs: output_axes };
-    Ok(Specs { inputs, outputs, axes })
-}
-
-fn spec(outlet: &Outlet) -> Result<(TensorSpec, Axes), String> {
-    let ValueType::Tensor { ty, shape, dimension_symbols } = outlet.dtype() else {
-        return Err(format!("{} is not a tensor", outlet.dtype()));
-    };
-    let datatype =
-        value::datatype(*ty).ok_or_else(|| format!("elements of {ty} are not supported"))?;
-    let spec = TensorSpec { name: outlet.name().to_owned(), datatype, shape: shape.to_vec() };
-    Ok((spec, dimension_symbols.to_vec()))
 }
 
 /// Reads a first axis of any length on every tensor as the batch, and finds the length.

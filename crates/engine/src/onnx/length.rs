@@ -3,7 +3,7 @@
 //! Whether requests may be padded along it is another question. Where a mask says which places count, padding changes nothing, if
 //! the outputs can be cut back; without a mask only who knows the model can tell, and must say so.
 
-use super::file::{Axes, Specs};
+use super::specs::{Axes, Specs};
 use crate::{DataType, Length, Padding, TensorSpec};
 
 /// The length of requests for this file, with axes counted as in the file: with the batch.
@@ -89,7 +89,7 @@ fn is_mask(spec: &TensorSpec) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::file::AxisNames;
+    use super::super::specs::AxisNames;
     use super::*;
 
     /// A tensor by its name, type and axes: a number, `?` for a free one without a name, or a name.
