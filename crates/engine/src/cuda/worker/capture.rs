@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use ort::session::{NoSelectedOutputs, RunOptions, Session};
 
 use super::binding::{Binding, Bound};
-use super::driver::Stream;
-use super::graph::Graph;
+use crate::cuda::driver::{Graph, Stream};
 use crate::{EngineError, Signature};
 
 /// Makes a session that runs on a stream.
@@ -64,7 +63,7 @@ impl Capturing {
         };
         // Engines are slow the first time, and settle on how to run at the second.
         let (first, second) = (run()?, run()?);
-        let mut graph = || stream.capture(|| binding.run(session, options).map_err(failed));
+        let mut graph = || Graph::capture(stream, || binding.run(session, options).map_err(failed));
         let graphs = [graph()?, graph()?];
         Ok(Shot { graphs, binding, settling: first.saturating_sub(second) })
     }

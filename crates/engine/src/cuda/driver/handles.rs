@@ -11,12 +11,11 @@ use std::ptr::null_mut;
 
 use cudarc::driver::sys::{self, CUresult};
 
-use super::graph::{Exec, Graph};
 use crate::EngineError;
 
 /// What the driver said.
 #[derive(Clone, Debug)]
-pub(super) struct CudaError {
+pub(crate) struct CudaError {
     what: &'static str,
     code: CUresult,
 }
@@ -34,7 +33,7 @@ impl CudaError {
 
     /// Whether nothing can run in this process any more: an error of the device, of the driver or of a kernel, which stays. Not one about what was
     /// asked for.
-    pub(super) fn is_fatal(&self) -> bool {
+    pub(crate) fn is_fatal(&self) -> bool {
         let code = self.code as u32;
         matches!(code, 4 | 46 | 101 | 201 | 214 | 220 | 226 | 700..=720 | 805..=811 | 999)
     }
@@ -71,7 +70,7 @@ pub(super) fn check(what: &'static str, code: CUresult) -> Result<()> {
 }
 
 /// Starts the driver; the error says what is missing.
-pub(super) fn start() -> std::result::Result<(), String> {
+pub(crate) fn start() -> std::result::Result<(), String> {
     // SAFETY: it looks for the library, and does no more than load it.
     if !unsafe { sys::is_culib_present() } {
         return Err("there is no CUDA driver (libcuda.so) on this machine".to_owned());
@@ -81,7 +80,7 @@ pub(super) fn start() -> std::result::Result<(), String> {
 }
 
 /// How many GPUs there are.
-pub(super) fn count() -> Result<usize> {
+pub(crate) fn count() -> Result<usize> {
     let mut count: c_int = 0;
     // SAFETY: it writes one number.
     check("count", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
@@ -90,7 +89,7 @@ pub(super) fn count() -> Result<usize> {
 
 /// A GPU with its primary context, which ONNX Runtime uses too. Kept until the process ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Device {
+pub(crate) struct Device {
     device: sys::CUdevice,
     context: sys::CUcontext,
 }
@@ -102,7 +101,7 @@ unsafe impl Sync for Device {}
 
 impl Device {
     /// The `index`-th.
-    pub(super) fn open(index: usize) -> Result<Self> {
+    pub(crate) fn open(index: usize) -> Result<Self> {
         let mut device = 0;
         let mut context = null_mut();
         // SAFETY: each writes one value.
@@ -121,18 +120,18 @@ impl Device {
     }
 
     /// The context of what runs on all of it.
-    pub(super) fn context(&self) -> Context {
+    pub(crate) fn context(&self) -> Context {
         Context { handle: self.context, stays: true }
     }
 
     /// Every thread that calls the driver does this first.
-    pub(super) fn set_current(&self) -> Result<()> {
+    pub(crate) fn set_current(&self) -> Result<()> {
         // SAFETY: the context stays until the process ends.
         check("set context", unsafe { sys::cuCtxSetCurrent(self.context) })
     }
 
     /// Its name.
-    pub(super) fn name(&self) -> Result<String> {
+    pub(crate) fn name(&self) -> Result<String> {
         let mut text = [0; 128];
         // SAFETY: it writes at most as many bytes, with a zero at the end.
         let code =
@@ -143,7 +142,7 @@ impl Device {
     }
 
     /// Bytes that are free, and all.
-    pub(super) fn memory(&self) -> Result<(u64, u64)> {
+    pub(crate) fn memory(&self) -> Result<(u64, u64)> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: it writes two numbers.
         check("memory", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
@@ -162,7 +161,7 @@ impl Device {
     }
 
     /// How many multiprocessors it has, and how many of them at a time can be cut off.
-    pub(super) fn multiprocessors(&self) -> Result<(u32, u32)> {
+    pub(crate) fn multiprocessors(&self) -> Result<(u32, u32)> {
         let whole = self.whole()?;
         // SAFETY: it was asked for multiprocessors, so that is what the union has.
         let sm = unsafe { whole.__bindgen_anon_1.sm };
@@ -174,7 +173,7 @@ impl Device {
 
 /// Where kernels run: on the whole GPU, or on a share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Context {
+pub(crate) struct Context {
     pub(super) handle: sys::CUcontext,
     /// It stays until the process ends, so that another never has the same handle.
     pub(super) stays: bool,
@@ -182,7 +181,7 @@ pub(super) struct Context {
 
 /// Work in order.
 #[derive(Debug)]
-pub(super) struct Stream(pub(super) sys::CUstream);
+pub(crate) struct Stream(pub(crate) sys::CUstream);
 
 // SAFETY: streams may be used from any thread; the driver locks.
 unsafe impl Send for Stream {}
@@ -190,7 +189,7 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let mut stream = null_mut();
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
         // SAFETY: it writes one handle.
@@ -199,54 +198,30 @@ impl Stream {
     }
 
     /// Waits until all its work has ended.
-    pub(super) fn wait(&self) -> Result<()> {
+    pub(crate) fn wait(&self) -> Result<()> {
         // SAFETY: the stream is there.
         check("run", unsafe { sys::cuStreamSynchronize(self.0) })
     }
 
     /// What comes later waits for the event.
-    pub(super) fn wait_for(&self, event: &Event) -> Result<()> {
+    pub(crate) fn wait_for(&self, event: &Event) -> Result<()> {
         // SAFETY: both are there.
         check("wait for an event", unsafe { sys::cuStreamWaitEvent(self.0, event.0, 0) })
     }
 
     /// The event happens when all that came before has ended.
-    pub(super) fn record(&self, event: &Event) -> Result<()> {
+    pub(crate) fn record(&self, event: &Event) -> Result<()> {
         // SAFETY: both are there.
         check("record an event", unsafe { sys::cuEventRecord(event.0, self.0) })
     }
 
     /// Copies between any two places, pinned memory of the host included.
-    pub(super) fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
+    pub(crate) fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
         // SAFETY: whoever asks keeps both places, and they are as long.
         check("copy", unsafe { sys::cuMemcpyAsync(to, from, bytes, self.0) })
-    }
-
-    pub(super) fn launch(&self, exec: &Exec) -> Result<()> {
-        // SAFETY: both are there; what the graph touches is kept by whoever captured it.
-        check("run a graph", unsafe { sys::cuGraphLaunch(exec.0, self.0) })
-    }
-
-    /// What `work` begins on this stream becomes a graph, and does not run.
-    pub(super) fn capture<E: From<CudaError>>(
-        &self,
-        work: impl FnOnce() -> std::result::Result<(), E>,
-    ) -> std::result::Result<Graph, E> {
-        // Work of other threads goes on meanwhile, and so may allocations.
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: the stream is there.
-        check("begin to capture", unsafe { sys::cuStreamBeginCapture_v2(self.0, mode) })?;
-        let done = work();
-        let mut graph = null_mut();
-        // SAFETY: the capture was begun above; it must be ended whatever became of it.
-        let ended = check("capture", unsafe { sys::cuStreamEndCapture(self.0, &raw mut graph) });
-        let graph = (!graph.is_null()).then_some(Graph(graph));
-        done?;
-        ended?;
-        Ok(graph.expect("a capture that ended well has a graph"))
     }
 }
 
@@ -259,7 +234,7 @@ impl Drop for Stream {
 
 /// Something that happens on a stream.
 #[derive(Debug)]
-pub(super) struct Event(sys::CUevent);
+pub(crate) struct Event(sys::CUevent);
 
 // SAFETY: events may be used from any thread.
 unsafe impl Send for Event {}
@@ -267,7 +242,7 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let mut event = null_mut();
         // SAFETY: it writes one handle.
         check("event", unsafe { sys::cuEventCreate(&raw mut event, 0) })?;
@@ -275,13 +250,13 @@ impl Event {
     }
 
     /// Waits until it has happened.
-    pub(super) fn wait(&self) -> Result<()> {
+    pub(crate) fn wait(&self) -> Result<()> {
         // SAFETY: the event is there.
         check("run", unsafe { sys::cuEventSynchronize(self.0) })
     }
 
     /// Milliseconds from another event to this one; both have happened.
-    pub(super) fn since(&self, start: &Self) -> Result<f32> {
+    pub(crate) fn since(&self, start: &Self) -> Result<f32> {
         let mut ms = 0.0;
         // SAFETY: it writes one number.
         check("time", unsafe { sys::cuEventElapsedTime_v2(&raw mut ms, start.0, self.0) })?;
@@ -298,13 +273,13 @@ impl Drop for Event {
 
 /// Memory of the GPU.
 #[derive(Debug)]
-pub(super) struct Buffer {
-    pub(super) place: u64,
+pub(crate) struct Buffer {
+    pub(crate) place: u64,
 }
 
 impl Buffer {
     /// Zeros: what was there before could be numbers that a model takes for places in a table.
-    pub(super) fn new(bytes: usize) -> Result<Self> {
+    pub(crate) fn new(bytes: usize) -> Result<Self> {
         let mut place = 0;
         // SAFETY: it writes one address.
         check("memory", unsafe { sys::cuMemAlloc_v2(&raw mut place, bytes.max(1)) })?;
@@ -327,7 +302,7 @@ impl Drop for Buffer {
 
 /// Memory of the host that the GPU reads and writes by itself.
 #[derive(Debug)]
-pub(super) struct Pinned(*mut c_void);
+pub(crate) struct Pinned(*mut c_void);
 
 // SAFETY: an address, which is only given back.
 unsafe impl Send for Pinned {}
@@ -336,7 +311,7 @@ unsafe impl Sync for Pinned {}
 
 impl Pinned {
     /// Pins memory that lives longer than this value.
-    pub(super) fn new(place: *mut c_void, bytes: usize) -> Result<Self> {
+    pub(crate) fn new(place: *mut c_void, bytes: usize) -> Result<Self> {
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE;
         // SAFETY: the caller keeps the memory.
         check("pin memory", unsafe { sys::cuMemHostRegister_v2(place, bytes, flags) })?;
@@ -353,14 +328,14 @@ impl Drop for Pinned {
 
 /// A kernel of our own.
 #[derive(Debug)]
-pub(super) struct Kernel(sys::CUfunction);
+pub(crate) struct Kernel(sys::CUfunction);
 
 // SAFETY: it is a handle, which the driver locks.
 unsafe impl Send for Kernel {}
 
 impl Kernel {
     /// From PTX, which the driver compiles. It stays until the process ends.
-    pub(super) fn new(ptx: &CStr, name: &CStr) -> Result<Self> {
+    pub(crate) fn new(ptx: &CStr, name: &CStr) -> Result<Self> {
         let (mut module, mut function) = (null_mut(), null_mut());
         // SAFETY: the text ends with a zero.
         let code = unsafe { sys::cuModuleLoadData(&raw mut module, ptx.as_ptr().cast()) };
@@ -372,7 +347,7 @@ impl Kernel {
     }
 
     /// Begins it, with arguments of eight bytes.
-    pub(super) fn launch<const N: usize>(
+    pub(crate) fn launch<const N: usize>(
         &self,
         stream: &Stream,
         (blocks, threads): (u32, u32),

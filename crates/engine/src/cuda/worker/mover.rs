@@ -1,33 +1,16 @@
 //! Moves a worker to another share: what it runs is made ready there beside what it runs on now, and then it changes over between two
 //! batches. No batch waits for it. What is made ready before it is to change over need not be then.
 
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use super::driver::{CudaError, Device, Stream};
-use super::green::Green;
+use super::captured_model::{Ready, made_ready};
 use super::host::Hosted;
-use super::net::{Ready, Share, made_ready};
-use super::wire::{Place, Reply};
-use super::worker::Voice;
+use super::responder::Voice;
+use super::share::{Current, Share};
 use crate::EngineError;
-
-/// The share that batches are begun on.
-pub(super) struct Current(Mutex<Arc<Share>>);
-
-impl Current {
-    pub(super) fn new(share: Share) -> Self {
-        Self(Mutex::new(Arc::new(share)))
-    }
-
-    pub(super) fn get(&self) -> Arc<Share> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, share: Arc<Share>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = share;
-    }
-}
+use crate::cuda::driver::{CudaError, Device, Green, Stream};
+use crate::cuda::wire::{Place, Reply};
 
 /// Make ready for another share, or take it.
 pub(super) struct Move {

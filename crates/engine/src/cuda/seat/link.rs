@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use super::wire::{self, Answer, Ask, Question, Reply};
 use crate::EngineError;
+use crate::cuda::wire::{self, Answer, Ask, Question, Reply};
 
 type Result<T> = std::result::Result<T, EngineError>;
 
@@ -25,6 +25,9 @@ pub(super) struct Link {
     lost: AtomicBool,
     child: Mutex<Child>,
 }
+
+/// A batch that takes longer than this has met a device that hangs. The first of a size may have to be compiled.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An answer that will come.
 pub(super) struct Pending(Receiver<Result<Reply>>);
@@ -120,4 +123,9 @@ impl Link {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.end();
     }
+}
+
+/// An answer to another question.
+pub(super) fn strange(reply: &Reply) -> EngineError {
+    EngineError::Run(format!("the worker gave a strange answer: {reply:?}"))
 }

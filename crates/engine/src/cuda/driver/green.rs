@@ -11,11 +11,11 @@ use std::ptr::null_mut;
 
 use cudarc::driver::sys;
 
-use super::driver::{Context, CudaError, Device, Result, Stream, check};
+use super::handles::{Context, CudaError, Device, Result, Stream, check};
 
 /// A share of a GPU: what runs in its context has its multiprocessors only.
 #[derive(Debug)]
-pub(super) struct Green {
+pub(crate) struct Green {
     green: sys::CUgreenCtx,
     context: sys::CUcontext,
 }
@@ -27,7 +27,7 @@ unsafe impl Sync for Green {}
 
 impl Green {
     /// The `part`-th share of a GPU that is cut into shares of so many multiprocessors.
-    pub(super) fn new(device: &Device, counts: &[u32], part: usize) -> Result<Self> {
+    pub(crate) fn new(device: &Device, counts: &[u32], part: usize) -> Result<Self> {
         let (all, step) = device.multiprocessors()?;
         let whole = device.whole()?;
         // Large groups are as good as can be had: their multiprocessors lie next to each other. There are not always enough of them.
@@ -72,12 +72,12 @@ impl Green {
     }
 
     /// The context of what runs here.
-    pub(super) fn context(&self) -> Context {
+    pub(crate) fn context(&self) -> Context {
         Context { handle: self.context, stays: false }
     }
 
     /// A stream whose work runs on this share.
-    pub(super) fn stream(&self) -> Result<Stream> {
+    pub(crate) fn stream(&self) -> Result<Stream> {
         let mut stream = null_mut();
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
         // SAFETY: the share is there for as long as this value.

@@ -4,8 +4,8 @@
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
-use super::driver::{Buffer, CudaError, Event, Kernel, Stream};
 use crate::Pressure;
+use crate::cuda::driver::{Buffer, CudaError, Event, Kernel, Stream};
 
 /// Each thread reads sixteen bytes at a time, past the first cache, and goes on by as many as there are threads. The sum is written
 /// only if it is a number that it is not, so that no read can be left out.

@@ -8,22 +8,41 @@ use std::ptr::null_mut;
 
 use cudarc::driver::sys;
 
-use super::driver::{Context, Result, check};
+use super::handles::{Context, CudaError, Result, Stream, check};
 
 /// What was captured.
 #[derive(Debug)]
-pub(super) struct Graph(pub(super) sys::CUgraph);
+pub(crate) struct Graph(sys::CUgraph);
 
 // SAFETY: a graph is used by one thread at a time, any thread.
 unsafe impl Send for Graph {}
 
 impl Graph {
+    /// What `work` begins on a stream becomes a graph, and does not run.
+    pub(crate) fn capture<E: From<CudaError>>(
+        stream: &Stream,
+        work: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> std::result::Result<Self, E> {
+        // Work of other threads goes on meanwhile, and so may allocations.
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the stream is there.
+        check("begin to capture", unsafe { sys::cuStreamBeginCapture_v2(stream.0, mode) })?;
+        let done = work();
+        let mut graph = null_mut();
+        // SAFETY: the capture was begun above; it must be ended whatever became of it.
+        let ended = check("capture", unsafe { sys::cuStreamEndCapture(stream.0, &raw mut graph) });
+        let graph = (!graph.is_null()).then_some(Self(graph));
+        done?;
+        ended?;
+        Ok(graph.expect("a capture that ended well has a graph"))
+    }
+
     /// Made ready to run in a context: that of a share, or of the whole GPU. What it was made ready for before must be gone: a graph that
     /// allocates memory, as some of cuBLAS' do, can neither be copied nor be ready twice.
     ///
     /// A kernel runs in the context that its stream had when it was captured. Given another context, it does the same work there, at the
     /// price of about 20 microseconds a kernel.
-    pub(super) fn ready(&mut self, context: Context) -> Result<Exec> {
+    pub(crate) fn ready(&mut self, context: Context) -> Result<Exec> {
         for node in self.nodes()? {
             let Some(mut kernel) = kernel_of(node)? else { continue };
             if context.stays && kernel.ctx == context.handle {
@@ -47,7 +66,7 @@ impl Graph {
     ///
     /// cuDNN compiles some for the very shapes that it is asked for, and unloads them with the plan that they are of: they are alone in what is made for them.
     /// So are some that come with cuDNN or cuBLAS, and stay.
-    pub(super) fn kernels_alone(&self) -> Result<BTreeSet<usize>> {
+    pub(crate) fn kernels_alone(&self) -> Result<BTreeSet<usize>> {
         let mut alone = BTreeSet::new();
         for node in self.nodes()? {
             let Some(kernel) =
@@ -108,12 +127,20 @@ impl Drop for Graph {
 
 /// A graph that is ready to run.
 #[derive(Debug)]
-pub(super) struct Exec(pub(super) sys::CUgraphExec);
+pub(crate) struct Exec(sys::CUgraphExec);
 
 // SAFETY: it is launched by one thread at a time, any thread.
 unsafe impl Send for Exec {}
 // SAFETY: as above.
 unsafe impl Sync for Exec {}
+
+impl Exec {
+    /// Begins it on a stream.
+    pub(crate) fn launch(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: both are there; what the graph touches is kept by whoever captured it.
+        check("run a graph", unsafe { sys::cuGraphLaunch(self.0, stream.0) })
+    }
+}
 
 impl Drop for Exec {
     fn drop(&mut self) {

@@ -10,9 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::link::Link;
 use super::mps::Mps;
-use super::provider::Tunings;
-use super::seat::WorkerSeat;
-use crate::{EngineError, Gpu, Seat};
+use super::tunings::Tunings;
+use crate::{EngineError, Gpu};
 
 /// How workers are started: the program itself, in another role.
 pub struct Workers {
@@ -80,11 +79,6 @@ impl Workers {
             *mps = Some(Mps::start().map_err(EngineError::Library)?);
         }
         Ok(())
-    }
-
-    /// A seat on a GPU, which is whole at first.
-    pub fn seat(self: &Arc<Self>, gpu: &Gpu) -> Result<Arc<dyn Seat>, EngineError> {
-        Ok(Arc::new(WorkerSeat::start(self.clone(), gpu.clone())?))
     }
 
     /// A seat was opened.

@@ -9,27 +9,10 @@ use std::time::Duration;
 
 use super::binding::{Binding, Bound};
 use super::capture::{Capturing, Open, Runner, Shot};
-use super::driver::{Buffer, Context, CudaError, Device, Event};
-use super::graph::{Exec, Graph};
-use super::green::Green;
-use super::wire::{Column, Form, Grain};
+use super::share::Share;
+use crate::cuda::driver::{Buffer, CudaError, Device, Event, Exec, Graph};
+use crate::cuda::wire::{Column, Form, Grain};
 use crate::{EngineError, Signature, TensorSpec};
-
-/// The share that a worker has. Each has another number.
-#[derive(Debug)]
-pub(super) struct Share {
-    pub(super) number: u64,
-    pub(super) device: Device,
-    /// `None`: all of the GPU.
-    pub(super) green: Option<Green>,
-    pub(super) multiprocessors: u32,
-}
-
-impl Share {
-    fn context(&self) -> Context {
-        self.green.as_ref().map_or_else(|| self.device.context(), Green::context)
-    }
-}
 
 /// A model whose batches are captured.
 pub(super) struct Net {
@@ -196,10 +179,10 @@ impl Net {
         let exec = twin.graph.ready(device.context())?;
         drop(twin);
         let (first, last) = (Event::new()?, Event::new()?);
-        self.runner.stream.launch(&exec)?;
+        exec.launch(&self.runner.stream)?;
         self.runner.stream.record(&first)?;
         for _ in 0..TIMED {
-            self.runner.stream.launch(&exec)?;
+            exec.launch(&self.runner.stream)?;
         }
         self.runner.stream.record(&last)?;
         last.wait()?;

@@ -15,7 +15,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 /// A mapped region. Who may touch which part of it when is settled by messages: a slot is the server's until its batch is sent, then
 /// the worker's until the answer has come.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(crate) struct Region {
     start: *mut c_void,
     bytes: usize,
 }
@@ -27,7 +27,7 @@ unsafe impl Sync for Region {}
 
 impl Region {
     /// New memory without a name, and where the worker finds it for as long as the file is open here.
-    pub(super) fn create(bytes: usize) -> io::Result<(Self, File, PathBuf)> {
+    pub(crate) fn create(bytes: usize) -> io::Result<(Self, File, PathBuf)> {
         let file = File::from(memfd_create("fermata", MemfdFlags::CLOEXEC)?);
         ftruncate(&file, bytes as u64)?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
@@ -35,7 +35,7 @@ impl Region {
     }
 
     /// The memory that somebody else made.
-    pub(super) fn open(path: &Path, bytes: usize) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, bytes: usize) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(path)?;
         if file.metadata()?.len() < bytes as u64 {
             return Err(io::Error::other("the shared memory is too small"));
@@ -51,7 +51,7 @@ impl Region {
     }
 
     /// Where it begins.
-    pub(super) fn start(&self) -> *mut c_void {
+    pub(crate) fn start(&self) -> *mut c_void {
         self.start
     }
 
@@ -60,7 +60,7 @@ impl Region {
     /// # Panics
     ///
     /// If it does not lie within.
-    pub(super) fn read(&self, at: usize, bytes: usize) -> &[u8] {
+    pub(crate) fn read(&self, at: usize, bytes: usize) -> &[u8] {
         assert!(at.checked_add(bytes).is_some_and(|end| end <= self.bytes), "it lies within");
         // SAFETY: it lies within memory that is mapped for as long as this value, and nobody writes to a slot while it is ours.
         unsafe { std::slice::from_raw_parts(self.start.cast::<u8>().add(at), bytes) }
@@ -71,7 +71,7 @@ impl Region {
     /// # Panics
     ///
     /// If it does not fit.
-    pub(super) fn write(&self, at: usize, data: &[u8]) {
+    pub(crate) fn write(&self, at: usize, data: &[u8]) {
         assert!(at.checked_add(data.len()).is_some_and(|end| end <= self.bytes), "it fits");
         // SAFETY: as above; what is written here is read by nobody until the message that says so.
         unsafe {

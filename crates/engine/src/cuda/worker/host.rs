@@ -10,13 +10,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use ort::environment::Environment;
 
-use super::driver::{Buffer, CudaError, Device, Pinned, Stream};
-use super::mover::Current;
-use super::net::Net;
-use super::provider::{Tuning, open};
-use super::region::Region;
-use super::wire::{Form, Grain, Head, Reply};
-use super::worker::{Lanes, Marks};
+use super::captured_model::Net;
+use super::lanes::{Lanes, Marks, Slot, SlotPlace};
+use super::provider::open;
+use super::share::Current;
+use crate::cuda::driver::{Buffer, CudaError, Device, Pinned, Stream};
+use crate::cuda::wire::{Form, Grain, Head, Region, Reply, Tuning};
 use crate::onnx::{compatible, file, library, specs};
 use crate::{EngineError, Inputs, Session, Signature, Source, Tensor};
 
@@ -59,12 +58,6 @@ pub(super) struct Opening {
     pub(super) form: Form,
     /// The way to run it and the sizes to capture, where that was found out before.
     pub(super) known: Option<(Tuning, Grain)>,
-}
-
-/// Where a batch lies on the GPU while it is on its way.
-pub(super) struct Slot {
-    pub(super) stage: Buffer,
-    pub(super) marks: Marks,
 }
 
 impl Host {
@@ -248,9 +241,10 @@ impl Hosted {
     /// # Panics
     ///
     /// If it is not open, or there is no such slot.
-    pub(super) fn slot(&self, slot: usize) -> (&Form, &Slot, u64) {
+    pub(super) fn slot(&self, slot: usize) -> SlotPlace<'_> {
         let Opened { form, slots, region, .. } = self.opened.get().expect("it is open");
-        (form, &slots[slot], region.start() as u64 + (slot * form.slot) as u64)
+        let start = region.start() as u64 + (slot * form.slot) as u64;
+        SlotPlace { form, slot: &slots[slot], start }
     }
 
     /// Begins a batch of a size that was never run, or runs one that cannot be captured: what came of it, if it has ended.
@@ -273,7 +267,7 @@ impl Hosted {
             net.capture(size)?;
         }
         // With the model held: the mover may have changed over meanwhile.
-        lanes.begin(self, net, (slot, size), &current.get())?;
+        lanes.begin(net, self.slot(slot), size, &current.get())?;
         Ok(None)
     }
 

@@ -1,0 +1,122 @@
+//! A model that a worker has read.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::link::{Link, strange};
+use super::opened::Opened;
+use super::tunings::TuningKey;
+use super::workers::Workers;
+use crate::cuda::wire::{Question, Reply};
+use crate::{EngineError, Inputs, Model, Outputs, Running, Session, Signature, Source};
+
+/// A model that a worker has read. It is unloaded when nobody has it or a session of it.
+pub(super) struct WorkerModel(Arc<Loaded>);
+
+/// What it is to the server.
+pub(super) struct Loaded {
+    link: Arc<Link>,
+    number: u32,
+    signature: Signature,
+    /// Its file, and by what it is known in which way it runs.
+    key: TuningKey,
+    /// Who knows it.
+    workers: Arc<Workers>,
+    /// What its sessions have in common: one seat runs a batch at a time, whoever begins it.
+    opened: Mutex<Option<Arc<Opened>>>,
+}
+
+impl WorkerModel {
+    pub(super) fn new(model: Arc<Loaded>) -> Self {
+        Self(model)
+    }
+}
+
+impl Loaded {
+    /// Has a worker read a model.
+    pub(super) fn load(
+        link: Arc<Link>,
+        number: u32,
+        source: &Source,
+        key: TuningKey,
+        workers: Arc<Workers>,
+    ) -> Result<Self, EngineError> {
+        // The worker need not be in the same folder.
+        let file = std::path::absolute(&source.file).unwrap_or_else(|_| source.file.clone());
+        let (threads, memory) = (source.threads, source.memory);
+        let wrong = |error: EngineError| match error {
+            EngineError::Run(reason) => EngineError::Load { file: source.file.clone(), reason },
+            error => error,
+        };
+        let loaded =
+            link.ask(Question::Load { model: number, file, threads, memory }).map_err(wrong)?;
+        let Reply::Loaded { signature } = loaded else { return Err(strange(&loaded)) };
+        Ok(Self { link, number, signature, key, workers, opened: Mutex::default() })
+    }
+
+    /// Whether it is on the worker that has the other end of the link.
+    pub(super) fn is_on(&self, link: &Arc<Link>) -> bool {
+        Arc::ptr_eq(&self.link, link)
+    }
+}
+
+impl Model for WorkerModel {
+    fn signature(&self) -> &Signature {
+        &self.0.signature
+    }
+
+    fn session(&self, signature: &Signature) -> Result<Box<dyn Session>, EngineError> {
+        let model = &self.0;
+        let mut opened = model.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = match &*opened {
+            Some(there) if there.signature == *signature => there.clone(),
+            // Otherwise than it was read: the worker has room for one way to run a model.
+            Some(_) => {
+                let reason = "it is open with another signature".to_owned();
+                return Err(EngineError::Load { file: model.key.0.clone(), reason });
+            }
+            None => {
+                let known = model.workers.tunings.get(&model.key);
+                let made = Opened::new(&model.link, model.number, signature, &model.key.0, known)?;
+                if let Some(captured) = made.captured {
+                    model.workers.tunings.keep(model.key.clone(), captured);
+                }
+                opened.insert(Arc::new(made)).clone()
+            }
+        };
+        Ok(Box::new(WorkerSession { _model: model.clone(), opened: there }))
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // Where the worker is gone, so is the model.
+        let _ = self.link.ask_later(Question::Unload { model: self.number });
+    }
+}
+
+/// A model made ready on a seat.
+struct WorkerSession {
+    _model: Arc<Loaded>,
+    opened: Arc<Opened>,
+}
+
+impl Session for WorkerSession {
+    fn run(&mut self, batch: &[Inputs]) -> Result<Vec<Outputs>, EngineError> {
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.opened.begin(batch)?.wait()?.outputs)
+    }
+
+    fn begin(&mut self, batch: &[Inputs]) -> Option<Result<Box<dyn Running>, EngineError>> {
+        Some(self.opened.begin(batch))
+    }
+
+    fn runs_as(&self, size: usize) -> usize {
+        self.opened.size_of(size)
+    }
+
+    fn is_warm(&self, size: usize) -> bool {
+        self.opened.is_warm(size)
+    }
+}

@@ -1,0 +1,163 @@
+//! A seat as the server has it: a handle of a worker process.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use super::link::{Link, PATIENCE, strange};
+use super::model::{Loaded, WorkerModel};
+use super::workers::Workers;
+use crate::cuda::wire::{Place, Question, Reply};
+use crate::{Cut, Engine, EngineError, Gpu, Memory, Model, Pressure, Seat, Source};
+
+/// What this engine is called, in kept profiles too.
+pub const NAME: &str = "cuda";
+
+impl Workers {
+    /// A seat on a GPU, which is whole at first.
+    pub fn seat(self: &Arc<Self>, gpu: &Gpu) -> Result<Arc<dyn Seat>, EngineError> {
+        Ok(Arc::new(WorkerSeat::start(self.clone(), gpu.clone())?))
+    }
+}
+
+/// A seat in a worker process.
+struct WorkerSeat {
+    gpu: Gpu,
+    workers: Arc<Workers>,
+    state: Mutex<State>,
+    next_model: AtomicU32,
+}
+
+struct State {
+    link: Arc<Link>,
+    /// Models that are loaded, by file, so that one that is asked for again is not loaded again.
+    models: HashMap<PathBuf, (Option<SystemTime>, Weak<Loaded>)>,
+    /// What it was cut to.
+    share: Option<(Cut, usize)>,
+    closed: bool,
+}
+
+impl WorkerSeat {
+    fn start(workers: Arc<Workers>, gpu: Gpu) -> Result<Self, EngineError> {
+        let link = workers.spawn(&gpu)?;
+        workers.open();
+        let state = State { link, models: HashMap::new(), share: None, closed: false };
+        Ok(Self { gpu, workers, state: Mutex::new(state), next_model: AtomicU32::new(0) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn link(&self) -> Arc<Link> {
+        self.lock().link.clone()
+    }
+}
+
+impl Drop for WorkerSeat {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Engine for WorkerSeat {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn device(&self) -> String {
+        let share = |(cut, part): &(Cut, usize)| cut.multiprocessors()[*part];
+        let count = self.lock().share.as_ref().map_or(self.gpu.multiprocessors, share);
+        self.gpu.share_name(count)
+    }
+
+    fn runs_ahead(&self) -> bool {
+        true
+    }
+
+    fn load(&self, source: &Source) -> Result<Arc<dyn Model>, EngineError> {
+        let written = source.file.metadata().and_then(|file| file.modified()).ok();
+        let mut state = self.lock();
+        state.models.retain(|_, (_, model)| model.strong_count() > 0);
+        if let Some((then, model)) = state.models.get(&source.file)
+            && *then == written
+            && let Some(model) = model.upgrade()
+            && model.is_on(&state.link)
+        {
+            return Ok(Arc::new(WorkerModel::new(model)));
+        }
+        let link = state.link.clone();
+        // Loading takes seconds, and others ask meanwhile.
+        drop(state);
+        let number = self.next_model.fetch_add(1, Ordering::Relaxed);
+        let key = (source.file.clone(), written, self.gpu.name.clone());
+        let model = Arc::new(Loaded::load(link, number, source, key, self.workers.clone())?);
+        self.lock().models.insert(source.file.clone(), (written, Arc::downgrade(&model)));
+        Ok(Arc::new(WorkerModel::new(model)))
+    }
+}
+
+impl Seat for WorkerSeat {
+    fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    fn prepare_share(&self, cut: &Cut, part: usize) -> Result<(), EngineError> {
+        self.link().ask(share(cut, part, false)).map(drop)
+    }
+
+    fn set_share(&self, cut: &Cut, part: usize) -> Result<(), EngineError> {
+        self.link().ask(share(cut, part, true))?;
+        self.lock().share = Some((cut.clone(), part));
+        Ok(())
+    }
+
+    fn is_lost(&self) -> bool {
+        self.link().is_lost()
+    }
+
+    fn restart(&self) -> Result<(), EngineError> {
+        // The one before may only be stuck.
+        self.link().end();
+        let link = self.workers.spawn(&self.gpu)?;
+        let cut = self.lock().share.clone();
+        if let Some((cut, part)) = cut {
+            // A worker that nobody has would be left behind.
+            link.ask(share(&cut, part, true)).inspect_err(|_| link.end())?;
+        }
+        let mut state = self.lock();
+        state.link = link;
+        state.models.clear();
+        Ok(())
+    }
+
+    fn close(&self) {
+        let mut state = self.lock();
+        if !std::mem::replace(&mut state.closed, true) {
+            state.link.end();
+            self.workers.close();
+        }
+    }
+
+    fn memory(&self) -> Result<Memory, EngineError> {
+        let link = self.link();
+        let asked = link.ask_later(Question::Memory)?;
+        match link.wait_for(asked, PATIENCE)? {
+            Reply::Memory { free, total } => Ok(Memory { used: total.saturating_sub(free), total }),
+            reply => Err(strange(&reply)),
+        }
+    }
+
+    fn press(&self, what: Pressure, time: Duration) -> Result<f64, EngineError> {
+        match self.link().ask(Question::Press { what, seconds: time.as_secs_f64() })? {
+            Reply::Pressed { rate } => Ok(rate),
+            reply => Err(strange(&reply)),
+        }
+    }
+}
+
+fn share(cut: &Cut, part: usize, takes: bool) -> Question {
+    Question::Share { place: Place::of(cut, part), takes }
+}

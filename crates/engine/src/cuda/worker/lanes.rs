@@ -1,0 +1,101 @@
+//! The streams on which batches arrive, run and leave.
+
+use std::sync::Arc;
+
+use super::captured_model::Net;
+use super::share::Share;
+use crate::cuda::driver::{Buffer, CudaError, Event, Stream};
+use crate::cuda::wire::Form;
+
+/// What both the reader and the loader begin batches with.
+pub(super) struct Lanes {
+    /// Batches arrive,
+    inward: Stream,
+    /// run,
+    pub(super) compute: Stream,
+    /// and leave.
+    pub(super) outward: Stream,
+}
+
+/// When a batch arrived, began, ended and left.
+pub(super) struct Marks {
+    arrived: Event,
+    began: Event,
+    ended: Event,
+    left: Event,
+}
+
+/// Where a batch lies on the GPU while it is on its way.
+pub(super) struct Slot {
+    pub(super) stage: Buffer,
+    pub(super) marks: Marks,
+}
+
+/// A slot, and where its batch comes from and goes to.
+pub(super) struct SlotPlace<'a> {
+    pub(super) form: &'a Form,
+    pub(super) slot: &'a Slot,
+    /// Where it begins in shared memory.
+    pub(super) start: u64,
+}
+
+impl Marks {
+    pub(super) fn new() -> Result<Self, CudaError> {
+        let [arrived, began, ended, left] =
+            [Event::new()?, Event::new()?, Event::new()?, Event::new()?];
+        Ok(Self { arrived, began, ended, left })
+    }
+
+    /// Waits until the batch has left; the milliseconds that it ran.
+    pub(super) fn wait(&self) -> Result<f32, CudaError> {
+        self.left.wait().and_then(|()| self.ended.since(&self.began))
+    }
+}
+
+impl Lanes {
+    pub(super) fn new() -> Result<Self, CudaError> {
+        let [inward, compute, outward] = [Stream::new()?, Stream::new()?, Stream::new()?];
+        Ok(Self { inward, compute, outward })
+    }
+
+    /// Begins a batch of a captured model.
+    pub(super) fn begin(
+        &self,
+        net: &mut Net,
+        place: SlotPlace<'_>,
+        size: usize,
+        share: &Arc<Share>,
+    ) -> Result<(), CudaError> {
+        let SlotPlace { form, slot, start } = place;
+        let (inputs, outputs) = (&form.inputs, &form.outputs);
+        for column in inputs {
+            let at = column.at as u64;
+            self.inward.copy(slot.stage.place + at, start + at, column.item * size)?;
+        }
+        self.inward.record(&slot.marks.arrived)?;
+        self.compute.wait_for(&slot.marks.arrived)?;
+        self.compute.record(&slot.marks.began)?;
+        for (column, buffer) in inputs.iter().zip(&net.inputs) {
+            self.compute.copy(
+                buffer.place,
+                slot.stage.place + column.at as u64,
+                column.item * size,
+            )?;
+        }
+        net.ready(size, share)?.exec().launch(&self.compute)?;
+        for (column, buffer) in outputs.iter().zip(&net.outputs) {
+            self.compute.copy(
+                slot.stage.place + column.at as u64,
+                buffer.place,
+                column.item * size,
+            )?;
+        }
+        self.compute.record(&slot.marks.ended)?;
+        self.outward.wait_for(&slot.marks.ended)?;
+        for column in outputs {
+            let at = column.at as u64;
+            self.outward.copy(start + at, slot.stage.place + at, column.item * size)?;
+        }
+        self.outward.record(&slot.marks.left)
+    }
+}

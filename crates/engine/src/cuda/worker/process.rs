@@ -1,0 +1,99 @@
+//! A worker: the process that has a seat. It is asked over a socket, which it finds as its standard input, and ends with it.
+//!
+//! Five threads: this one reads what is asked and begins batches, which takes microseconds; the *loader* does what takes longer
+//! (loading, capturing), the *runner* runs models that cannot be captured; the *finisher* waits for batches and answers; the *mover* makes models ready
+//! on another share beside the one on which they run (`mover.rs`). While a batch runs, the next is copied in and the one before it out:
+//! three streams, and a slot of memory for each.
+
+use std::collections::HashMap;
+use std::io::BufReader;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use super::fatal::broken;
+use super::finisher::finish;
+use super::host::Host;
+use super::lanes::Lanes;
+use super::loader::Loader;
+use super::mover::move_on;
+use super::reader::Reader;
+use super::responder::Voice;
+use super::share::{Current, Share};
+use crate::cuda::driver::{self, Device};
+use crate::cuda::wire::{self, Ask};
+use crate::{EngineError, Gpu};
+
+/// Works until the server is gone.
+pub fn work(gpu: usize, folders: &[PathBuf]) -> Result<(), EngineError> {
+    driver::start().map_err(EngineError::Library)?;
+    let device = Device::open(gpu)?;
+    let socket = std::io::stdin().as_fd().try_clone_to_owned();
+    let socket = UnixStream::from(socket.map_err(|error| EngineError::Library(error.to_string()))?);
+    let voice = socket.try_clone().map_err(|error| EngineError::Library(error.to_string()))?;
+    let voice = Arc::new(Voice::new(voice));
+    let lanes = Arc::new(Lanes::new()?);
+    let host = Arc::new(Host::new(gpu, device, folders)?);
+    let (flights, landing) = channel();
+    let (jobs, work) = channel();
+    let (batches, plain) = channel();
+    spawn("finisher", {
+        let voice = voice.clone();
+        move || finish(&device, &landing, &voice)
+    })?;
+    let (multiprocessors, _) = device.multiprocessors()?;
+    let current = Arc::new(Current::new(Share { number: 0, device, green: None, multiprocessors }));
+    // What is loaded does not keep waiting what is served.
+    for (name, work) in [("loader", work), ("runner", plain)] {
+        let loader = Loader {
+            device,
+            host: host.clone(),
+            lanes: lanes.clone(),
+            current: current.clone(),
+            voice: voice.clone(),
+            flights: flights.clone(),
+        };
+        spawn(name, move || loader.load(&work))?;
+    }
+    let (moves, orders) = channel();
+    spawn("mover", {
+        let (current, lanes, voice) = (current.clone(), lanes.clone(), voice.clone());
+        move || {
+            if let Err(error) = move_on(&device, &orders, &current, &lanes.compute, &voice) {
+                broken(&error);
+            }
+        }
+    })?;
+    let models = HashMap::new();
+    let mut reader =
+        Reader { device, host, lanes, voice, flights, jobs, batches, moves, current, models };
+    let mut lines = BufReader::new(socket);
+    let mut line = Vec::new();
+    // Whatever ends the socket ends the worker.
+    while let Ok(Some(Ask { id, what })) = wire::read(&mut lines, &mut line) {
+        reader.take(id, what);
+    }
+    Ok(())
+}
+
+/// The GPUs of this machine.
+pub fn gpus() -> Result<Vec<Gpu>, EngineError> {
+    driver::start().map_err(EngineError::Library)?;
+    let gpu = |index| {
+        let device = Device::open(index)?;
+        let (multiprocessors, step) = device.multiprocessors()?;
+        let (name, memory) = (device.name()?, device.memory()?.1);
+        Ok(Gpu { index, name, memory, multiprocessors, step })
+    };
+    (0..driver::count()?).map(gpu).collect()
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), EngineError> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+    thread
+        .map(drop)
+        .map_err(|error| EngineError::Library(format!("a thread cannot be started: {error}")))
+}

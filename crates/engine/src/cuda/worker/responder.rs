@@ -1,0 +1,23 @@
+//! Sends answers to the server.
+
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+
+use crate::EngineError;
+use crate::cuda::wire::{self, Answer, Failure, Reply};
+
+/// Says answers, a line each, whoever has one.
+pub(super) struct Voice(Mutex<UnixStream>);
+
+impl Voice {
+    pub(super) fn new(socket: UnixStream) -> Self {
+        Self(Mutex::new(socket))
+    }
+
+    pub(super) fn answer(&self, id: u64, what: Result<Reply, EngineError>) {
+        let what = what.map_err(|error| Failure { reason: error.to_string() });
+        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where nobody listens any more, the reader sees it too, and ends the process.
+        let _ = wire::write(&mut *stream, &Answer { id, what });
+    }
+}
