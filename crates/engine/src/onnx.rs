@@ -81,12 +81,12 @@ impl Model for OnnxModel {
             Some(session) => session,
             None => file::open(&self.environment, &self.source).map_err(wrong)?,
         };
-        made_ready(inner, signature).map_err(wrong)
+        make_ready(inner, signature).map_err(wrong)
     }
 }
 
 /// A session that runs with a signature, if that fits the file.
-pub(crate) fn made_ready(
+pub(crate) fn make_ready(
     inner: ort::session::Session,
     signature: &Signature,
 ) -> Result<Box<dyn Session>, String> {

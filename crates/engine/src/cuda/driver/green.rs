@@ -34,10 +34,10 @@ impl Green {
         let mut last = CudaError::unavailable("cut off a share");
         let cut_off = cut_off(counts, all, step);
         for size in [common(&counts[..cut_off]), step] {
-            let place = Place::of(counts, part, cut_off, size);
-            match split(&whole, place.groups, size) {
-                Ok((groups, left)) if place.is_made_of(&groups, size) => {
-                    return match place.mine {
+            let wanted = ShareGroups::of(counts, part, cut_off, size);
+            match split(&whole, wanted.groups, size) {
+                Ok((groups, left)) if wanted.is_made_of(&groups, size) => {
+                    return match wanted.mine {
                         Some(mine) => Self::of(device, groups[mine].to_vec()),
                         None => Self::of(device, vec![left]),
                     };
@@ -124,14 +124,14 @@ fn split(
 
 /// Where a share lies.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct ShareGroups {
     /// How many groups are split off.
     groups: usize,
     /// Which of them it has. None: what is left.
     mine: Option<Range<usize>>,
 }
 
-impl Place {
+impl ShareGroups {
     /// Whether these are the groups: the driver makes fewer, or larger ones, where it cannot do what was asked for.
     fn is_made_of(&self, groups: &[sys::CUdevResource], size: u32) -> bool {
         // SAFETY: the driver was asked for multiprocessors, so that is what the union has.
@@ -168,17 +168,21 @@ fn common(counts: &[u32]) -> u32 {
 mod tests {
     use super::*;
 
-    fn place(groups: usize, mine: Option<Range<usize>>) -> Place {
-        Place { groups, mine }
+    fn share_groups(groups: usize, mine: Option<Range<usize>>) -> ShareGroups {
+        ShareGroups { groups, mine }
     }
 
     #[test]
     fn two_shares_are_one_group_and_the_rest() {
         let counts = [24, 108];
         assert_eq!((cut_off(&counts, 132, 8), common(&counts[..1])), (1, 24));
-        assert_eq!(Place::of(&counts, 0, 1, 24), place(1, Some(0..1)));
-        assert_eq!(Place::of(&counts, 1, 1, 24), place(1, None));
-        assert_eq!(Place::of(&counts, 1, 1, 8), place(3, None), "in smaller groups as well");
+        assert_eq!(ShareGroups::of(&counts, 0, 1, 24), share_groups(1, Some(0..1)));
+        assert_eq!(ShareGroups::of(&counts, 1, 1, 24), share_groups(1, None));
+        assert_eq!(
+            ShareGroups::of(&counts, 1, 1, 8),
+            share_groups(3, None),
+            "in smaller groups as well"
+        );
     }
 
     #[test]
@@ -195,7 +199,7 @@ mod tests {
             for size in [common(&counts[..cut_off]), 8] {
                 let mut next = 0;
                 for part in 0..counts.len() {
-                    let Place { groups, mine } = Place::of(counts, part, cut_off, size);
+                    let ShareGroups { groups, mine } = ShareGroups::of(counts, part, cut_off, size);
                     let Some(mine) = mine else {
                         assert_eq!((groups, part), (next, counts.len() - 1), "{counts:?}");
                         continue;

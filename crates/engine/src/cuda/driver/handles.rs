@@ -274,18 +274,18 @@ impl Drop for Event {
 /// Memory of the GPU.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    pub(crate) place: u64,
+    pub(crate) address: u64,
 }
 
 impl Buffer {
     /// Zeros: what was there before could be numbers that a model takes for places in a table.
     pub(crate) fn new(bytes: usize) -> Result<Self> {
-        let mut place = 0;
+        let mut address = 0;
         // SAFETY: it writes one address.
-        check("memory", unsafe { sys::cuMemAlloc_v2(&raw mut place, bytes.max(1)) })?;
-        let buffer = Self { place };
+        check("memory", unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes.max(1)) })?;
+        let buffer = Self { address };
         // SAFETY: it was just allocated, and is as long.
-        check("clear memory", unsafe { sys::cuMemsetD8_v2(place, 0, bytes.max(1)) })?;
+        check("clear memory", unsafe { sys::cuMemsetD8_v2(address, 0, bytes.max(1)) })?;
         // Streams of ours do not wait for the one on which that is done.
         // SAFETY: the null stream is always there.
         check("clear memory", unsafe { sys::cuStreamSynchronize(null_mut()) })?;
@@ -296,7 +296,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         // SAFETY: it was allocated once and is freed once; the driver waits for work that uses it.
-        unsafe { sys::cuMemFree_v2(self.place) };
+        unsafe { sys::cuMemFree_v2(self.address) };
     }
 }
 

@@ -126,6 +126,6 @@ impl Link {
 }
 
 /// An answer to another question.
-pub(super) fn strange(reply: &Reply) -> EngineError {
-    EngineError::Run(format!("the worker gave a strange answer: {reply:?}"))
+pub(super) fn unexpected(reply: &Reply) -> EngineError {
+    EngineError::Run(format!("the worker gave an unexpected answer: {reply:?}"))
 }

@@ -2,18 +2,18 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::link::{Link, strange};
-use super::opened::Opened;
+use super::link::{Link, unexpected};
+use super::opened::OpenedModel;
 use super::tunings::TuningKey;
 use super::workers::Workers;
 use crate::cuda::wire::{Question, Reply};
 use crate::{EngineError, Inputs, Model, Outputs, Running, Session, Signature, Source};
 
 /// A model that a worker has read. It is unloaded when nobody has it or a session of it.
-pub(super) struct WorkerModel(Arc<Loaded>);
+pub(super) struct WorkerModel(Arc<LoadedModel>);
 
 /// What it is to the server.
-pub(super) struct Loaded {
+pub(super) struct LoadedModel {
     link: Arc<Link>,
     number: u32,
     signature: Signature,
@@ -22,16 +22,16 @@ pub(super) struct Loaded {
     /// Who knows it.
     workers: Arc<Workers>,
     /// What its sessions have in common: one seat runs a batch at a time, whoever begins it.
-    opened: Mutex<Option<Arc<Opened>>>,
+    opened: Mutex<Option<Arc<OpenedModel>>>,
 }
 
 impl WorkerModel {
-    pub(super) fn new(model: Arc<Loaded>) -> Self {
+    pub(super) fn new(model: Arc<LoadedModel>) -> Self {
         Self(model)
     }
 }
 
-impl Loaded {
+impl LoadedModel {
     /// Has a worker read a model.
     pub(super) fn load(
         link: Arc<Link>,
@@ -49,7 +49,7 @@ impl Loaded {
         };
         let loaded =
             link.ask(Question::Load { model: number, file, threads, memory }).map_err(wrong)?;
-        let Reply::Loaded { signature } = loaded else { return Err(strange(&loaded)) };
+        let Reply::Loaded { signature } = loaded else { return Err(unexpected(&loaded)) };
         Ok(Self { link, number, signature, key, workers, opened: Mutex::default() })
     }
 
@@ -76,7 +76,8 @@ impl Model for WorkerModel {
             }
             None => {
                 let known = model.workers.tunings.get(&model.key);
-                let made = Opened::new(&model.link, model.number, signature, &model.key.0, known)?;
+                let made =
+                    OpenedModel::new(&model.link, model.number, signature, &model.key.0, known)?;
                 if let Some(captured) = made.captured {
                     model.workers.tunings.keep(model.key.clone(), captured);
                 }
@@ -87,7 +88,7 @@ impl Model for WorkerModel {
     }
 }
 
-impl Drop for Loaded {
+impl Drop for LoadedModel {
     fn drop(&mut self) {
         // Where the worker is gone, so is the model.
         let _ = self.link.ask_later(Question::Unload { model: self.number });
@@ -96,8 +97,8 @@ impl Drop for Loaded {
 
 /// A model made ready on a seat.
 struct WorkerSession {
-    _model: Arc<Loaded>,
-    opened: Arc<Opened>,
+    _model: Arc<LoadedModel>,
+    opened: Arc<OpenedModel>,
 }
 
 impl Session for WorkerSession {

@@ -50,7 +50,7 @@ impl Mps {
     }
 
     /// Where a worker finds it.
-    pub(super) fn tell(&self, worker: &mut Command) {
+    pub(super) fn connect(&self, worker: &mut Command) {
         worker.env(PIPES, &self.folder);
     }
 

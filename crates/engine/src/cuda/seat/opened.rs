@@ -9,19 +9,19 @@ use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
 use fermata_core::Span;
 
-use super::link::{Link, PATIENCE, Pending, strange};
-use crate::cuda::wire::{Form, Grain, Head, Question, Region, Reply, Tuning};
+use super::link::{Link, PATIENCE, Pending, unexpected};
+use crate::cuda::wire::{Form, Granularity, Head, Question, Region, Reply, Tuning};
 use crate::onnx::session::check_inputs;
 use crate::{Ended, EngineError, Inputs, Outputs, Running, Signature, Tensor};
 
 /// A model that is ready, and the memory through which its batches go.
-pub(super) struct Opened {
+pub(super) struct OpenedModel {
     link: Arc<Link>,
     model: u32,
     pub(super) signature: Signature,
     form: Form,
     /// In which way and for which sizes it is captured, if it is.
-    pub(super) captured: Option<(Tuning, Grain)>,
+    pub(super) captured: Option<(Tuning, Granularity)>,
     region: Region,
     /// Open for as long as the worker may look for it.
     _file: File,
@@ -31,13 +31,13 @@ pub(super) struct Opened {
     warm: Mutex<BTreeSet<usize>>,
 }
 
-impl Opened {
+impl OpenedModel {
     pub(super) fn new(
         link: &Arc<Link>,
         model: u32,
         signature: &Signature,
         file: &Path,
-        known: Option<(Tuning, Grain)>,
+        known: Option<(Tuning, Granularity)>,
     ) -> Result<Self, EngineError> {
         let wrong = |reason| EngineError::Load { file: file.to_owned(), reason };
         // What cannot be captured is run as it comes.
@@ -54,7 +54,7 @@ impl Opened {
             };
             let captured = match link.ask(question) {
                 Ok(Reply::Opened { captured }) => captured,
-                Ok(reply) => return Err(strange(&reply)),
+                Ok(reply) => return Err(unexpected(&reply)),
                 Err(EngineError::Run(reason)) => return Err(wrong(reason)),
                 Err(error) => return Err(error),
             };
@@ -97,17 +97,17 @@ impl Opened {
                 .map_err(EngineError::Run)?;
         }
         let slot = self.free.1.recv().expect("it holds the other end itself");
-        let slot = Taken { opened: self.clone(), slot };
+        let slot = HeldSlot { opened: self.clone(), slot };
         let size = batch.len();
         let heads = self.gather(slot.slot, batch)?;
         let question = Question::Run { model: self.model, slot: slot.slot, size, heads };
         let pending = self.link.ask_later(question)?;
-        Ok(Box::new(Flight { slot, size, pending }))
+        Ok(Box::new(PendingBatch { slot, size, pending }))
     }
 
     /// The size at which a batch of so many runs.
     pub(super) fn size_of(&self, size: usize) -> usize {
-        self.captured.map_or(size, |(_, grain)| grain.size(size, self.form.largest))
+        self.captured.map_or(size, |(_, granularity)| granularity.size(size, self.form.largest))
     }
 
     /// Whether batches of a size have run.
@@ -190,25 +190,25 @@ impl Opened {
 }
 
 /// A slot that is used; free again when this is dropped.
-struct Taken {
-    opened: Arc<Opened>,
+struct HeldSlot {
+    opened: Arc<OpenedModel>,
     slot: usize,
 }
 
-impl Drop for Taken {
+impl Drop for HeldSlot {
     fn drop(&mut self) {
         let _ = self.opened.free.0.send(self.slot);
     }
 }
 
 /// A batch on its way.
-struct Flight {
-    slot: Taken,
+struct PendingBatch {
+    slot: HeldSlot,
     size: usize,
     pending: Pending,
 }
 
-impl Running for Flight {
+impl Running for PendingBatch {
     fn wait(self: Box<Self>) -> Result<Ended, EngineError> {
         let Self { slot, size, pending } = *self;
         match slot.opened.link.wait_for(pending, PATIENCE)? {
@@ -217,7 +217,7 @@ impl Running for Flight {
                 let outputs = slot.opened.scatter(slot.slot, size, heads);
                 Ok(Ended { outputs, took: Span(ns) })
             }
-            reply => Err(strange(&reply)),
+            reply => Err(unexpected(&reply)),
         }
     }
 }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use super::link::{Link, PATIENCE, strange};
-use super::model::{Loaded, WorkerModel};
+use super::link::{Link, PATIENCE, unexpected};
+use super::model::{LoadedModel, WorkerModel};
 use super::workers::Workers;
-use crate::cuda::wire::{Place, Question, Reply};
+use crate::cuda::wire::{Question, Reply, SharePlace};
 use crate::{Cut, Engine, EngineError, Gpu, Memory, Model, Pressure, Seat, Source};
 
 /// What this engine is called, in kept profiles too.
@@ -33,7 +33,7 @@ struct WorkerSeat {
 struct State {
     link: Arc<Link>,
     /// Models that are loaded, by file, so that one that is asked for again is not loaded again.
-    models: HashMap<PathBuf, (Option<SystemTime>, Weak<Loaded>)>,
+    models: HashMap<PathBuf, (Option<SystemTime>, Weak<LoadedModel>)>,
     /// What it was cut to.
     share: Option<(Cut, usize)>,
     closed: bool,
@@ -42,7 +42,7 @@ struct State {
 impl WorkerSeat {
     fn start(workers: Arc<Workers>, gpu: Gpu) -> Result<Self, EngineError> {
         let link = workers.spawn(&gpu)?;
-        workers.open();
+        workers.seat_opened();
         let state = State { link, models: HashMap::new(), share: None, closed: false };
         Ok(Self { gpu, workers, state: Mutex::new(state), next_model: AtomicU32::new(0) })
     }
@@ -93,7 +93,7 @@ impl Engine for WorkerSeat {
         drop(state);
         let number = self.next_model.fetch_add(1, Ordering::Relaxed);
         let key = (source.file.clone(), written, self.gpu.name.clone());
-        let model = Arc::new(Loaded::load(link, number, source, key, self.workers.clone())?);
+        let model = Arc::new(LoadedModel::load(link, number, source, key, self.workers.clone())?);
         self.lock().models.insert(source.file.clone(), (written, Arc::downgrade(&model)));
         Ok(Arc::new(WorkerModel::new(model)))
     }
@@ -137,7 +137,7 @@ impl Seat for WorkerSeat {
         let mut state = self.lock();
         if !std::mem::replace(&mut state.closed, true) {
             state.link.end();
-            self.workers.close();
+            self.workers.seat_closed();
         }
     }
 
@@ -146,18 +146,18 @@ impl Seat for WorkerSeat {
         let asked = link.ask_later(Question::Memory)?;
         match link.wait_for(asked, PATIENCE)? {
             Reply::Memory { free, total } => Ok(Memory { used: total.saturating_sub(free), total }),
-            reply => Err(strange(&reply)),
+            reply => Err(unexpected(&reply)),
         }
     }
 
     fn press(&self, what: Pressure, time: Duration) -> Result<f64, EngineError> {
         match self.link().ask(Question::Press { what, seconds: time.as_secs_f64() })? {
             Reply::Pressed { rate } => Ok(rate),
-            reply => Err(strange(&reply)),
+            reply => Err(unexpected(&reply)),
         }
     }
 }
 
 fn share(cut: &Cut, part: usize, takes: bool) -> Question {
-    Question::Share { place: Place::of(cut, part), takes }
+    Question::Share { place: SharePlace::of(cut, part), takes }
 }

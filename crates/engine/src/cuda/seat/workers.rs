@@ -82,13 +82,13 @@ impl Workers {
     }
 
     /// A seat was opened.
-    pub(super) fn open(&self) {
+    pub(super) fn seat_opened(&self) {
         self.seats.fetch_add(1, Ordering::SeqCst);
     }
 
     /// A seat was closed, and its worker has ended. With the last of them goes what lets them run side by side: whoever holds this may live on to
     /// the end of the process, and would leave it behind.
-    pub(super) fn close(&self) {
+    pub(super) fn seat_closed(&self) {
         if self.seats.fetch_sub(1, Ordering::SeqCst) == 1 {
             drop(self.mps.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
@@ -102,7 +102,7 @@ impl Workers {
         let mut command = self.command();
         command.arg("--gpu").arg(gpu.index.to_string());
         if let Some(mps) = &*self.mps.lock().unwrap_or_else(PoisonError::into_inner) {
-            mps.tell(&mut command);
+            mps.connect(&mut command);
         }
         let theirs = Stdio::from(std::os::fd::OwnedFd::from(theirs));
         let child = command.stdin(theirs).stdout(Stdio::null()).spawn().map_err(wrong)?;

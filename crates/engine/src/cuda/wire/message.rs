@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::form::Form;
-use super::grain::Grain;
+use super::granularity::Granularity;
 use super::tuning::Tuning;
 use crate::{Cut, DataType, Pressure, Signature};
 
@@ -31,12 +31,12 @@ pub(crate) enum Question {
         signature: Signature,
         region: PathBuf,
         form: Form,
-        known: Option<(Tuning, Grain)>,
+        known: Option<(Tuning, Granularity)>,
     },
     /// Run the batch in a slot: `heads` for a model that is not captured, by item and input.
     Run { model: u32, slot: usize, size: usize, heads: Option<Vec<Vec<Head>>> },
     /// Make ready for a share, and take it, if so.
-    Share { place: Place, takes: bool },
+    Share { place: SharePlace, takes: bool },
     /// How much memory is used.
     Memory,
     /// Press on what shares have in common.
@@ -45,13 +45,13 @@ pub(crate) enum Question {
 
 /// Which share of which cut.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct SharePlace {
     /// Multiprocessors of each share; `None` for the whole GPU.
     pub(crate) counts: Option<Vec<u32>>,
     pub(crate) part: usize,
 }
 
-impl Place {
+impl SharePlace {
     pub(crate) fn of(cut: &Cut, part: usize) -> Self {
         let counts = (!cut.is_whole()).then(|| cut.multiprocessors().to_vec());
         Self { counts, part }
@@ -73,7 +73,7 @@ pub(crate) enum Reply {
     /// A model was read.
     Loaded { signature: Signature },
     /// A model is ready; captured in this way and for these sizes, or else to be run as it comes.
-    Opened { captured: Option<(Tuning, Grain)> },
+    Opened { captured: Option<(Tuning, Granularity)> },
     /// A batch ran for so long. `heads` are those of its outputs, of a model that is not captured.
     Ran { ns: u64, heads: Option<Vec<Vec<Head>>> },
     /// Bytes.
@@ -122,18 +122,18 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let mut wire = Vec::new();
-        let place = Place { counts: Some(vec![64, 68]), part: 1 };
+        let place = SharePlace { counts: Some(vec![64, 68]), part: 1 };
         let what = Question::Share { place, takes: true };
         write(&mut wire, &Ask { id: 7, what }).unwrap();
         let mut from = wire.as_slice();
         let mut line = Vec::new();
         let ask: Ask = read(&mut from, &mut line).unwrap().unwrap();
-        let part = |what| matches!(what, Question::Share { place: Place { part: 1, .. }, .. });
+        let part = |what| matches!(what, Question::Share { place: SharePlace { part: 1, .. }, .. });
         assert!(ask.id == 7 && part(ask.what));
         assert!(read::<Ask>(&mut from, &mut line).unwrap().is_none());
         read::<Ask>(&mut &b"nonsense\n"[..], &mut line).unwrap_err();
         let mut wire = Vec::new();
-        let captured = Some((Tuning::default(), Grain::Coarse));
+        let captured = Some((Tuning::default(), Granularity::Coarse));
         write(&mut wire, &Answer { id: 8, what: Ok(Reply::Opened { captured }) }).unwrap();
         let answer: Answer = read(&mut wire.as_slice(), &mut line).unwrap().unwrap();
         assert!(matches!(answer.what, Ok(Reply::Opened { captured: found }) if found == captured));

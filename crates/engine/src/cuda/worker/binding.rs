@@ -23,7 +23,7 @@ unsafe impl Send for Binding {}
 /// A tensor of the model, and where its data lies on the GPU.
 pub(super) struct Bound {
     pub(super) spec: TensorSpec,
-    pub(super) place: u64,
+    pub(super) address: u64,
 }
 
 impl Binding {
@@ -49,13 +49,13 @@ impl Binding {
             MemoryType::Default,
         )?;
         for (bind, tensors) in [(ort::api().BindInput, inputs), (ort::api().BindOutput, outputs)] {
-            for Bound { spec, place } in tensors {
+            for Bound { spec, address } in tensors {
                 let shape: Vec<i64> = size
                     .map(|size| size as i64)
                     .into_iter()
                     .chain(spec.shape.iter().copied())
                     .collect();
-                let value = bound.value(&memory, *place, spec.datatype, &shape)?;
+                let value = bound.value(&memory, *address, spec.datatype, &shape)?;
                 let name = CString::new(spec.name.as_str())
                     .map_err(|error| Error::new(error.to_string()))?;
                 // SAFETY: all three are there.
@@ -70,18 +70,18 @@ impl Binding {
     fn value(
         &mut self,
         memory: &MemoryInfo<'_>,
-        place: u64,
+        address: u64,
         datatype: DataType,
         shape: &[i64],
     ) -> Result<*const sys::OrtValue, Error> {
         let elements = crate::Tensor::elements(shape).unwrap_or(0);
         let bytes = elements * datatype.size().unwrap_or(0);
         let mut value = null_mut();
-        // SAFETY: there are as many bytes at that place of the GPU, for as long as this binding is used.
+        // SAFETY: there are as many bytes at that address of the GPU, for as long as this binding is used.
         let status = unsafe {
             (ort::api().CreateTensorWithDataAsOrtValue)(
                 memory.ptr(),
-                place as *mut _,
+                address as *mut _,
                 bytes,
                 shape.as_ptr(),
                 shape.len(),

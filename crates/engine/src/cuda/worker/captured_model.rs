@@ -8,51 +8,51 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::binding::{Binding, Bound};
-use super::capture::{Capturing, Open, Runner, Shot};
+use super::capture::{Capture, Capturer, Open, StreamSession};
 use super::share::Share;
 use crate::cuda::driver::{Buffer, CudaError, Device, Event, Exec, Graph};
-use crate::cuda::wire::{Column, Form, Grain};
+use crate::cuda::wire::{Column, Form, Granularity};
 use crate::{EngineError, Signature, TensorSpec};
 
 /// A model whose batches are captured.
-pub(super) struct Net {
+pub(super) struct CapturedModel {
     // In this order they are given back: graphs refer to the session's memory.
-    sizes: BTreeMap<usize, Captured>,
-    runner: Runner,
+    sizes: BTreeMap<usize, CapturedSize>,
+    runner: StreamSession,
     /// A second session that runs what the first one does, to tell which kernels are a session's own.
-    witness: Option<Runner>,
-    capturing: Capturing,
+    witness: Option<StreamSession>,
+    capturer: Capturer,
     /// A size of it has kernels that are unloaded when the session runs another shape: from then on each size has a session of its own.
     apart: bool,
     largest: usize,
-    grain: Grain,
+    granularity: Granularity,
     pub(super) inputs: Vec<Buffer>,
     pub(super) outputs: Vec<Buffer>,
 }
 
-struct Captured {
+struct CapturedSize {
     /// One is ready on the share that there is, the other is for the one to come.
     twins: [Arc<Mutex<Twin>>; 2],
     /// How often it was run of late.
     runs: u64,
     _binding: Binding,
     /// Its own, where sizes are apart.
-    _runner: Option<Runner>,
+    _runner: Option<StreamSession>,
 }
 
 /// A capture, and where it is ready. Held for as long as it takes to make it ready.
 pub(super) struct Twin {
     graph: Graph,
-    ready: Option<Arc<Ready>>,
+    ready: Option<Arc<ReadyGraph>>,
 }
 
 /// A graph that is ready on a share, which is kept for as long.
-pub(super) struct Ready {
+pub(super) struct ReadyGraph {
     // In this order they are given back.
     exec: Exec,
     share: Arc<Share>,
     /// It runs on the whole GPU in place of the share.
-    strays: bool,
+    on_whole_gpu: bool,
 }
 
 /// Sizes that take longer to settle, because kernels are compiled for them, are few.
@@ -60,7 +60,7 @@ const SLOW: Duration = Duration::from_millis(1_500);
 /// How often a batch is timed to compare ways to run it.
 const TIMED: usize = 10;
 
-impl Net {
+impl CapturedModel {
     /// Of sessions that `open` makes.
     pub(super) fn new(
         open: Box<Open>,
@@ -76,10 +76,11 @@ impl Net {
         };
         let bound = |specs: &[TensorSpec], buffers: &[Buffer]| {
             let both = specs.iter().zip(buffers);
-            both.map(|(spec, buffer)| Bound { spec: spec.clone(), place: buffer.place }).collect()
+            both.map(|(spec, buffer)| Bound { spec: spec.clone(), address: buffer.address })
+                .collect()
         };
         let (inputs, outputs) = (buffers(&form.inputs)?, buffers(&form.outputs)?);
-        let capturing = Capturing {
+        let capturer = Capturer {
             open,
             inputs: bound(&signature.inputs, &inputs),
             outputs: bound(&signature.outputs, &outputs),
@@ -88,12 +89,12 @@ impl Net {
         };
         Ok(Self {
             sizes: BTreeMap::new(),
-            runner: capturing.runner()?,
+            runner: capturer.runner()?,
             witness: None,
-            capturing,
+            capturer,
             apart: false,
             largest: form.largest,
-            grain: Grain::Fine,
+            granularity: Granularity::Fine,
             inputs,
             outputs,
         })
@@ -101,7 +102,7 @@ impl Net {
 
     /// The size at which a batch of so many is run.
     pub(super) fn size_of(&self, size: usize) -> usize {
-        self.grain.size(size, self.largest)
+        self.granularity.size(size, self.largest)
     }
 
     /// Whether batches of so many can be run at once.
@@ -110,25 +111,25 @@ impl Net {
     }
 
     /// Which sizes are captured.
-    pub(super) fn grain(&self) -> Grain {
-        self.grain
+    pub(super) fn granularity(&self) -> Granularity {
+        self.granularity
     }
 
     /// Captures the first size, and decides which others there are, unless that was decided elsewhere: all seats have the same.
     pub(super) fn capture_first(
         &mut self,
         size: usize,
-        known: Option<Grain>,
+        known: Option<Granularity>,
     ) -> Result<(), EngineError> {
-        if known == Some(Grain::Coarse) {
+        if known == Some(Granularity::Coarse) {
             // Only models with compiled kernels have few sizes.
-            let shot = self.capturing.capture(&mut self.runner, size)?;
+            let capture = self.capturer.capture(&mut self.runner, size)?;
             self.apart = true;
-            self.sizes.insert(size, Captured::new(shot, None));
-            self.grain = Grain::Coarse;
+            self.sizes.insert(size, CapturedSize::new(capture, None));
+            self.granularity = Granularity::Coarse;
         } else {
             let settling = self.capture(size)?;
-            self.grain = known.unwrap_or_else(|| grain(self.apart, settling));
+            self.granularity = known.unwrap_or_else(|| granularity(self.apart, settling));
         }
         Ok(())
     }
@@ -136,40 +137,40 @@ impl Net {
     /// Captures batches of so many; how long they took to settle. Nothing of this model may run meanwhile.
     pub(super) fn capture(&mut self, size: usize) -> Result<Duration, EngineError> {
         let size = self.size_of(size);
-        let (shot, runner) = if self.apart {
-            let mut runner = self.capturing.runner()?;
-            (self.capturing.capture(&mut runner, size)?, Some(runner))
+        let (capture, runner) = if self.apart {
+            let mut runner = self.capturer.runner()?;
+            (self.capturer.capture(&mut runner, size)?, Some(runner))
         } else {
-            let shot = self.capture_together(size);
+            let capture = self.capture_together(size);
             // Whatever its session has compiled by now must stay: after an error it runs no other size.
-            self.apart |= shot.is_err();
+            self.apart |= capture.is_err();
             if self.apart {
                 self.witness = None;
             }
-            (shot?, None)
+            (capture?, None)
         };
-        let settling = shot.settling;
-        self.sizes.insert(size, Captured::new(shot, runner));
+        let settling = capture.settling;
+        self.sizes.insert(size, CapturedSize::new(capture, runner));
         Ok(settling)
     }
 
     /// Captures a size in the session that all have in common for as long as no kernels are compiled for any.
-    fn capture_together(&mut self, size: usize) -> Result<Shot, EngineError> {
-        let mut shot = self.capturing.capture(&mut self.runner, size)?;
-        let alone = shot.graphs[0].kernels_alone()?;
+    fn capture_together(&mut self, size: usize) -> Result<Capture, EngineError> {
+        let mut capture = self.capturer.capture(&mut self.runner, size)?;
+        let alone = capture.graphs[0].kernels_alone()?;
         if alone.is_empty() {
-            return Ok(shot);
+            return Ok(capture);
         }
         // Two sessions have kernels in common that come with a library, and each its own that are compiled for it.
         let witness = match &mut self.witness {
             Some(witness) => witness,
-            none => none.insert(self.capturing.runner()?),
+            none => none.insert(self.capturer.runner()?),
         };
-        let seen = self.capturing.capture(witness, size)?;
+        let seen = self.capturer.capture(witness, size)?;
         self.apart = seen.graphs[0].kernels_alone()? != alone;
         // The first model of a process waits for libraries as well, the witness does not.
-        shot.settling = seen.settling;
-        Ok(shot)
+        capture.settling = seen.settling;
+        Ok(capture)
     }
 
     /// Milliseconds that a batch of a captured size takes on the whole GPU.
@@ -198,14 +199,14 @@ impl Net {
         &mut self,
         size: usize,
         share: &Arc<Share>,
-    ) -> Result<Arc<Ready>, CudaError> {
+    ) -> Result<Arc<ReadyGraph>, CudaError> {
         let size = self.size_of(size);
         let mut first = None;
         // Kernels of a size may not fit into the share. Rather than beside others on the whole GPU it is run as a larger one that does.
         for captured in self.sizes.range_mut(size..=2 * size).map(|(_, captured)| captured) {
             let ready =
-                captured.on(share).map_or_else(|| made_ready(&captured.free(), share), Ok)?;
-            if !ready.strays {
+                captured.on(share).map_or_else(|| make_ready(&captured.free(), share), Ok)?;
+            if !ready.on_whole_gpu {
                 captured.runs += 1;
                 return Ok(ready);
             }
@@ -219,11 +220,11 @@ impl Net {
         let mut sizes: Vec<_> = self.sizes.values().collect();
         sizes.sort_by_key(|captured| std::cmp::Reverse(captured.runs));
         let missing = sizes.into_iter().take(most).filter(|captured| captured.on(share).is_none());
-        missing.map(Captured::free).collect()
+        missing.map(CapturedSize::free).collect()
     }
 
     /// Forgets all shares but one; what was ready there is handed over, to be given back when its last run has ended.
-    pub(super) fn settle(&mut self, share: &Share, old: &mut Vec<Arc<Ready>>) {
+    pub(super) fn forget_other_shares(&mut self, share: &Share, old: &mut Vec<Arc<ReadyGraph>>) {
         for captured in self.sizes.values_mut() {
             captured.runs /= 2;
             for twin in &captured.twins {
@@ -234,22 +235,22 @@ impl Net {
     }
 }
 
-impl Ready {
+impl ReadyGraph {
     /// What is to be launched.
     pub(super) fn exec(&self) -> &Exec {
         &self.exec
     }
 }
 
-impl Captured {
-    fn new(shot: Shot, runner: Option<Runner>) -> Self {
-        let Shot { graphs, binding, .. } = shot;
+impl CapturedSize {
+    fn new(capture: Capture, runner: Option<StreamSession>) -> Self {
+        let Capture { graphs, binding, .. } = capture;
         let twins = graphs.map(|graph| Arc::new(Mutex::new(Twin { graph, ready: None })));
         Self { twins, runs: 0, _binding: binding, _runner: runner }
     }
 
     /// What is ready on a share. A twin that is held is being made ready, and is not.
-    fn on(&self, share: &Share) -> Option<Arc<Ready>> {
+    fn on(&self, share: &Share) -> Option<Arc<ReadyGraph>> {
         let there = self.twins.iter().filter_map(|twin| twin.try_lock().ok()?.ready.clone());
         there.into_iter().find(|ready| ready.share.number == share.number)
     }
@@ -265,25 +266,28 @@ impl Captured {
 }
 
 /// A twin made ready on a share, which takes about a millisecond; what it was ready on before must have ended.
-pub(super) fn made_ready(twin: &Mutex<Twin>, share: &Arc<Share>) -> Result<Arc<Ready>, CudaError> {
+pub(super) fn make_ready(
+    twin: &Mutex<Twin>,
+    share: &Arc<Share>,
+) -> Result<Arc<ReadyGraph>, CudaError> {
     let mut twin = twin.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(ready) = twin.ready.as_ref().filter(|ready| ready.share.number == share.number) {
         return Ok(ready.clone());
     }
     twin.ready = None;
-    let (exec, strays) = match twin.graph.ready(share.context()) {
+    let (exec, on_whole_gpu) = match twin.graph.ready(share.context()) {
         Ok(exec) => (exec, false),
         // Some kernels want multiprocessors in groups that a share may not have.
         Err(_) => (twin.graph.ready(share.device.context())?, true),
     };
-    let ready = Arc::new(Ready { share: share.clone(), exec, strays });
+    let ready = Arc::new(ReadyGraph { share: share.clone(), exec, on_whole_gpu });
     twin.ready = Some(ready.clone());
     Ok(ready)
 }
 
 /// How many sizes a model has, by whether kernels are compiled for each, and how long one took to settle.
-fn grain(apart: bool, settling: Duration) -> Grain {
-    if apart && settling > SLOW { Grain::Coarse } else { Grain::Fine }
+fn granularity(apart: bool, settling: Duration) -> Granularity {
+    if apart && settling > SLOW { Granularity::Coarse } else { Granularity::Fine }
 }
 
 #[cfg(test)]
@@ -293,8 +297,8 @@ mod tests {
     #[test]
     fn sizes_are_few_only_where_kernels_are_compiled_for_long() {
         let (quick, long) = (Duration::from_millis(300), Duration::from_secs(4));
-        assert_eq!(grain(true, long), Grain::Coarse);
-        assert_eq!(grain(true, quick), Grain::Fine);
-        assert_eq!(grain(false, long), Grain::Fine, "libraries were loaded");
+        assert_eq!(granularity(true, long), Granularity::Coarse);
+        assert_eq!(granularity(true, quick), Granularity::Fine);
+        assert_eq!(granularity(false, long), Granularity::Fine, "libraries were loaded");
     }
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use super::fatal::{broken, end_if_broken};
-use super::finisher::Flight;
-use super::host::{Host, Hosted, Opening};
-use super::lanes::Lanes;
-use super::pressure::Press;
-use super::responder::Voice;
-use super::share::{Current, Share};
+use super::fatal::{exit_broken, exit_if_broken};
+use super::finisher::StartedBatch;
+use super::host::{Host, HostedModel, Opening};
+use super::pressure::PressureKernel;
+use super::responder::Responder;
+use super::share::{CurrentShare, Share};
+use super::streams::BatchStreams;
 use crate::Pressure;
 use crate::cuda::driver::{CudaError, Device, Green, Stream};
 use crate::cuda::wire::{Head, Reply};
@@ -29,9 +29,9 @@ pub(super) struct Batch {
 /// What takes long.
 pub(super) enum Job {
     Load { id: u64, model: u32, file: PathBuf, threads: usize, memory: Option<u64> },
-    Open { id: u64, hosted: Arc<Hosted>, what: Opening },
-    Run { id: u64, hosted: Arc<Hosted>, batch: Batch },
-    Forget { id: u64, hosted: Arc<Hosted> },
+    Open { id: u64, hosted: Arc<HostedModel>, what: Opening },
+    Run { id: u64, hosted: Arc<HostedModel>, batch: Batch },
+    Forget { id: u64, hosted: Arc<HostedModel> },
     Press { id: u64, what: Pressure, time: Duration },
 }
 
@@ -39,51 +39,52 @@ pub(super) enum Job {
 pub(super) struct Loader {
     pub(super) device: Device,
     pub(super) host: Arc<Host>,
-    pub(super) lanes: Arc<Lanes>,
-    pub(super) current: Arc<Current>,
-    pub(super) voice: Arc<Voice>,
-    pub(super) flights: Sender<Flight>,
+    pub(super) streams: Arc<BatchStreams>,
+    pub(super) current: Arc<CurrentShare>,
+    pub(super) responder: Arc<Responder>,
+    pub(super) started: Sender<StartedBatch>,
 }
 
 impl Loader {
     pub(super) fn load(&self, work: &Receiver<Job>) {
-        let Self { device, host, lanes, current, voice, flights } = self;
+        let Self { device, host, streams, current, responder, started } = self;
         let mut presses = HashMap::new();
         if let Err(error) = device.set_current() {
-            return broken(&error);
+            return exit_broken(&error);
         }
         for job in work {
             match job {
                 Job::Load { id, model, file, threads, memory } => {
                     let loaded = host.load(model, file, threads, memory);
-                    voice.answer(id, loaded.map(|signature| Reply::Loaded { signature }));
+                    responder.answer(id, loaded.map(|signature| Reply::Loaded { signature }));
                 }
                 Job::Open { id, hosted, what } => {
                     let opened = host.open(&hosted, what);
                     if opened.is_err() {
-                        end_if_broken(lanes);
+                        exit_if_broken(streams);
                     }
-                    voice.answer(id, opened.map(|captured| Reply::Opened { captured }));
+                    responder.answer(id, opened.map(|captured| Reply::Opened { captured }));
                 }
                 Job::Run { id, hosted, batch: Batch { slot, size, heads } } => {
-                    match hosted.run_slowly(lanes, (slot, size), heads, current) {
-                        Ok(None) => _ = flights.send(Flight { id, hosted, slot }),
-                        Ok(Some(reply)) => voice.answer(id, Ok(reply)),
+                    match hosted.run_slowly(streams, (slot, size), heads, current) {
+                        Ok(None) => _ = started.send(StartedBatch { id, hosted, slot }),
+                        Ok(Some(reply)) => responder.answer(id, Ok(reply)),
                         Err(error) => {
-                            end_if_broken(lanes);
-                            voice.answer(id, Err(error));
+                            exit_if_broken(streams);
+                            responder.answer(id, Err(error));
                         }
                     }
                 }
                 Job::Forget { id, hosted } => {
                     // Batches of it may still run.
-                    let _ = lanes.outward.wait();
+                    let _ = streams.outward.wait();
                     hosted.give_back();
-                    voice.answer(id, Ok(Reply::Done));
+                    responder.answer(id, Ok(Reply::Done));
                 }
                 Job::Press { id, what, time } => {
                     let rate = press_for(&mut presses, &current.get(), what, time);
-                    voice.answer(id, rate.map(|rate| Reply::Pressed { rate }).map_err(Into::into));
+                    responder
+                        .answer(id, rate.map(|rate| Reply::Pressed { rate }).map_err(Into::into));
                 }
             }
         }
@@ -92,14 +93,14 @@ impl Loader {
 
 /// Presses on a share; what is needed for it is kept for the next time.
 fn press_for(
-    presses: &mut HashMap<Pressure, Press>,
+    presses: &mut HashMap<Pressure, PressureKernel>,
     share: &Share,
     what: Pressure,
     time: Duration,
 ) -> Result<f64, CudaError> {
     let press = match presses.entry(what) {
         Entry::Occupied(entry) => entry.into_mut(),
-        Entry::Vacant(entry) => entry.insert(Press::new(what)?),
+        Entry::Vacant(entry) => entry.insert(PressureKernel::new(what)?),
     };
     let stream = share.green.as_ref().map_or_else(Stream::new, Green::stream)?;
     press.run(&stream, share.multiprocessors, time)

@@ -7,7 +7,6 @@ mod captured_model;
 mod fatal;
 mod finisher;
 mod host;
-mod lanes;
 mod loader;
 mod mover;
 mod pressure;
@@ -16,5 +15,6 @@ mod provider;
 mod reader;
 mod responder;
 mod share;
+mod streams;
 
 pub use process::{gpus, work};

@@ -4,87 +4,91 @@
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use super::captured_model::{Ready, made_ready};
-use super::host::Hosted;
-use super::responder::Voice;
-use super::share::{Current, Share};
+use super::captured_model::{ReadyGraph, make_ready};
+use super::host::HostedModel;
+use super::responder::Responder;
+use super::share::{CurrentShare, Share};
 use crate::EngineError;
 use crate::cuda::driver::{CudaError, Device, Green, Stream};
-use crate::cuda::wire::{Place, Reply};
+use crate::cuda::wire::{Reply, SharePlace};
 
 /// Make ready for another share, or take it.
 pub(super) struct Move {
     pub(super) id: u64,
-    pub(super) place: Place,
+    pub(super) place: SharePlace,
     /// It is made ready only, if not.
     pub(super) takes: bool,
     /// What must be ready there.
-    pub(super) models: Vec<Arc<Hosted>>,
+    pub(super) models: Vec<Arc<HostedModel>>,
 }
 
-/// The sizes of each model that are made ready before it changes over: those that are used most. The others follow, or are made ready when
+/// The sizes of each model that are made ready before it changes over: those that are used most. The others make_sizes_ready, or are made ready when
 /// they are run, which then takes a millisecond more.
-const FIRST: usize = 6;
+const SIZES_FIRST: usize = 6;
 
 /// The thread that moves.
-pub(super) fn move_on(
+pub(super) fn run_mover(
     device: &Device,
     orders: &Receiver<Move>,
-    current: &Current,
+    current: &CurrentShare,
     compute: &Stream,
-    voice: &Voice,
+    responder: &Responder,
 ) -> Result<(), CudaError> {
     device.set_current()?;
     let (all, _) = device.multiprocessors()?;
     let mut number = current.get().number;
-    let mut prepared: Option<(Place, Arc<Share>)> = None;
+    let mut prepared: Option<(SharePlace, Arc<Share>)> = None;
     for Move { id, place, takes, models } in orders {
         let kept = prepared.take().filter(|(ready, _)| *ready == place);
         let share = match kept {
             Some((_, share)) => Ok(share),
             None => {
                 // A batch that was begun while it last changed over may have made something ready on the share before, and so did who prepared for another.
-                settle(&models, &current.get(), compute)?;
+                forget_other_shares(&models, &current.get(), compute)?;
                 number += 1;
                 make(device, number, &place, all).map(Arc::new)
             }
         };
         let ready = share.and_then(|share| {
-            models.iter().try_for_each(|hosted| follow(hosted, &share, FIRST))?;
+            models.iter().try_for_each(|hosted| make_sizes_ready(hosted, &share, SIZES_FIRST))?;
             Ok(share)
         });
         let share = match ready {
             Ok(share) => share,
             Err(error) => {
-                voice.answer(id, Err(error));
+                responder.answer(id, Err(error));
                 continue;
             }
         };
         if !takes {
             prepared = Some((place, share));
-            voice.answer(id, Ok(Reply::Done));
+            responder.answer(id, Ok(Reply::Done));
             continue;
         }
         current.set(share.clone());
-        voice.answer(id, Ok(Reply::Done));
+        responder.answer(id, Ok(Reply::Done));
         // What is not ready yet is made so when it is run, if it cannot be now.
-        let _ = models.iter().try_for_each(|hosted| follow(hosted, &share, usize::MAX));
-        settle(&models, &share, compute)?;
+        let _ = models.iter().try_for_each(|hosted| make_sizes_ready(hosted, &share, usize::MAX));
+        forget_other_shares(&models, &share, compute)?;
     }
     Ok(())
 }
 
 /// Forgets all shares but one.
-fn settle(models: &[Arc<Hosted>], share: &Share, compute: &Stream) -> Result<(), CudaError> {
-    let mut old: Vec<Arc<Ready>> = Vec::new();
+fn forget_other_shares(
+    models: &[Arc<HostedModel>],
+    share: &Share,
+    compute: &Stream,
+) -> Result<(), CudaError> {
+    let mut old: Vec<Arc<ReadyGraph>> = Vec::new();
     for hosted in models {
-        hosted.with_net(|net| net.settle(share, &mut old));
+        hosted.with_captured(|model| model.forget_other_shares(share, &mut old));
     }
     // The last batch on a share that was may still run.
     if old.is_empty() { Ok(()) } else { compute.wait() }
 }
 
-fn make(device: &Device, number: u64, place: &Place, all: u32) -> Result<Share, EngineError> {
+fn make(device: &Device, number: u64, place: &SharePlace, all: u32) -> Result<Share, EngineError> {
     let part = place.part;
     let (green, multiprocessors) = match &place.counts {
         None => (None, all),
@@ -99,8 +103,12 @@ fn make(device: &Device, number: u64, place: &Place, all: u32) -> Result<Share, 
 }
 
 /// Makes a model ready on a share: so many sizes, those that are used most. It is held for moments only.
-fn follow(hosted: &Hosted, share: &Arc<Share>, most: usize) -> Result<(), CudaError> {
+fn make_sizes_ready(
+    hosted: &HostedModel,
+    share: &Arc<Share>,
+    most: usize,
+) -> Result<(), CudaError> {
     let _held = hosted.hold();
-    let missing = hosted.with_net(|net| net.missing(share, most)).unwrap_or_default();
-    missing.into_iter().try_for_each(|twin| made_ready(&twin, share).map(drop))
+    let missing = hosted.with_captured(|model| model.missing(share, most)).unwrap_or_default();
+    missing.into_iter().try_for_each(|twin| make_ready(&twin, share).map(drop))
 }

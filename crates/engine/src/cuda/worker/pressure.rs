@@ -76,7 +76,7 @@ fn plan(what: Pressure) -> (u64, u64) {
 
 /// A kernel with its memory.
 #[derive(Debug)]
-pub(super) struct Press {
+pub(super) struct PressureKernel {
     kernel: Kernel,
     memory: Buffer,
     sink: Buffer,
@@ -84,7 +84,7 @@ pub(super) struct Press {
     rounds: u64,
 }
 
-impl Press {
+impl PressureKernel {
     pub(super) fn new(what: Pressure) -> Result<Self, CudaError> {
         let (bytes, rounds) = plan(what);
         let (kernel, memory) = (Kernel::new(PTX, c"press")?, Buffer::new(bytes as usize)?);
@@ -99,7 +99,7 @@ impl Press {
         time: Duration,
     ) -> Result<f64, CudaError> {
         let grid = (multiprocessors * BLOCKS_PER_MULTIPROCESSOR, THREADS);
-        let arguments = [self.memory.place, self.bytes / WORD, self.rounds, self.sink.place];
+        let arguments = [self.memory.address, self.bytes / WORD, self.rounds, self.sink.address];
         let (first, last) = (Event::new()?, Event::new()?);
         self.kernel.launch(stream, grid, &arguments)?;
         stream.record(&first)?;

@@ -14,15 +14,15 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use super::fatal::broken;
-use super::finisher::finish;
+use super::fatal::exit_broken;
+use super::finisher::run_finisher;
 use super::host::Host;
-use super::lanes::Lanes;
 use super::loader::Loader;
-use super::mover::move_on;
+use super::mover::run_mover;
 use super::reader::Reader;
-use super::responder::Voice;
-use super::share::{Current, Share};
+use super::responder::Responder;
+use super::share::{CurrentShare, Share};
+use super::streams::BatchStreams;
 use crate::cuda::driver::{self, Device};
 use crate::cuda::wire::{self, Ask};
 use crate::{EngineError, Gpu};
@@ -33,43 +33,45 @@ pub fn work(gpu: usize, folders: &[PathBuf]) -> Result<(), EngineError> {
     let device = Device::open(gpu)?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned();
     let socket = UnixStream::from(socket.map_err(|error| EngineError::Library(error.to_string()))?);
-    let voice = socket.try_clone().map_err(|error| EngineError::Library(error.to_string()))?;
-    let voice = Arc::new(Voice::new(voice));
-    let lanes = Arc::new(Lanes::new()?);
+    let answers = socket.try_clone().map_err(|error| EngineError::Library(error.to_string()))?;
+    let responder = Arc::new(Responder::new(answers));
+    let streams = Arc::new(BatchStreams::new()?);
     let host = Arc::new(Host::new(gpu, device, folders)?);
-    let (flights, landing) = channel();
+    let (started, to_finish) = channel();
     let (jobs, work) = channel();
     let (batches, plain) = channel();
     spawn("finisher", {
-        let voice = voice.clone();
-        move || finish(&device, &landing, &voice)
+        let responder = responder.clone();
+        move || run_finisher(&device, &to_finish, &responder)
     })?;
     let (multiprocessors, _) = device.multiprocessors()?;
-    let current = Arc::new(Current::new(Share { number: 0, device, green: None, multiprocessors }));
+    let current =
+        Arc::new(CurrentShare::new(Share { number: 0, device, green: None, multiprocessors }));
     // What is loaded does not keep waiting what is served.
     for (name, work) in [("loader", work), ("runner", plain)] {
         let loader = Loader {
             device,
             host: host.clone(),
-            lanes: lanes.clone(),
+            streams: streams.clone(),
             current: current.clone(),
-            voice: voice.clone(),
-            flights: flights.clone(),
+            responder: responder.clone(),
+            started: started.clone(),
         };
         spawn(name, move || loader.load(&work))?;
     }
     let (moves, orders) = channel();
     spawn("mover", {
-        let (current, lanes, voice) = (current.clone(), lanes.clone(), voice.clone());
+        let (current, streams, responder) = (current.clone(), streams.clone(), responder.clone());
         move || {
-            if let Err(error) = move_on(&device, &orders, &current, &lanes.compute, &voice) {
-                broken(&error);
+            if let Err(error) = run_mover(&device, &orders, &current, &streams.compute, &responder)
+            {
+                exit_broken(&error);
             }
         }
     })?;
     let models = HashMap::new();
     let mut reader =
-        Reader { device, host, lanes, voice, flights, jobs, batches, moves, current, models };
+        Reader { device, host, streams, responder, started, jobs, batches, moves, current, models };
     let mut lines = BufReader::new(socket);
     let mut line = Vec::new();
     // Whatever ends the socket ends the worker.

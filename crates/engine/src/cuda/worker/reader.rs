@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use super::fatal::end_if_fatal;
-use super::finisher::Flight;
-use super::host::{Host, Hosted, Opening};
-use super::lanes::Lanes;
+use super::fatal::exit_if_fatal;
+use super::finisher::StartedBatch;
+use super::host::{Host, HostedModel, Opening};
 use super::loader::{Batch, Job};
 use super::mover::Move;
-use super::responder::Voice;
-use super::share::Current;
+use super::responder::Responder;
+use super::share::CurrentShare;
+use super::streams::BatchStreams;
 use crate::EngineError;
 use crate::cuda::driver::Device;
 use crate::cuda::wire::{Question, Reply};
@@ -21,16 +21,16 @@ use crate::cuda::wire::{Question, Reply};
 pub(super) struct Reader {
     pub(super) device: Device,
     pub(super) host: Arc<Host>,
-    pub(super) lanes: Arc<Lanes>,
-    pub(super) voice: Arc<Voice>,
-    pub(super) flights: Sender<Flight>,
+    pub(super) streams: Arc<BatchStreams>,
+    pub(super) responder: Arc<Responder>,
+    pub(super) started: Sender<StartedBatch>,
     /// To the loader,
     pub(super) jobs: Sender<Job>,
     /// and to the runner.
     pub(super) batches: Sender<Job>,
     pub(super) moves: Sender<Move>,
-    pub(super) current: Arc<Current>,
-    pub(super) models: HashMap<u32, Arc<Hosted>>,
+    pub(super) current: Arc<CurrentShare>,
+    pub(super) models: HashMap<u32, Arc<HostedModel>>,
 }
 
 impl Reader {
@@ -59,9 +59,10 @@ impl Reader {
                 let _ = self.moves.send(Move { id, place, takes, models });
             }
             Question::Memory => {
-                let memory = self.device.memory().inspect_err(end_if_fatal);
+                let memory = self.device.memory().inspect_err(exit_if_fatal);
                 let memory = memory.map_err(EngineError::from);
-                self.voice.answer(id, memory.map(|(free, total)| Reply::Memory { free, total }));
+                self.responder
+                    .answer(id, memory.map(|(free, total)| Reply::Memory { free, total }));
             }
             Question::Press { what, seconds } => {
                 let time = Duration::from_secs_f64(seconds.clamp(0.0, 60.0));
@@ -75,7 +76,7 @@ impl Reader {
         let _ = self.jobs.send(job);
     }
 
-    fn find(&mut self, id: u64, model: u32) -> Option<Arc<Hosted>> {
+    fn find(&mut self, id: u64, model: u32) -> Option<Arc<HostedModel>> {
         // Most questions are about models that were asked about before.
         if let Some(hosted) = self.models.get(&model) {
             return Some(hosted.clone());
@@ -83,9 +84,9 @@ impl Reader {
         let hosted = self.host.find(model);
         match &hosted {
             Some(hosted) => _ = self.models.insert(model, hosted.clone()),
-            None => {
-                self.voice.answer(id, Err(EngineError::Run(format!("there is no model {model}"))))
-            }
+            None => self
+                .responder
+                .answer(id, Err(EngineError::Run(format!("there is no model {model}")))),
         }
         hosted
     }
@@ -93,15 +94,16 @@ impl Reader {
     fn run(&mut self, id: u64, model: u32, batch: Batch) {
         let Some(hosted) = self.find(id, model) else { return };
         let Batch { slot, size, .. } = batch;
-        let begun = hosted.with_net_soon(|net| {
-            let captured = net.has(size);
-            captured.then(|| self.lanes.begin(net, hosted.slot(slot), size, &self.current.get()))
+        let begun = hosted.with_captured_soon(|model| {
+            let captured = model.has(size);
+            captured
+                .then(|| self.streams.begin(model, hosted.slot(slot), size, &self.current.get()))
         });
         match begun.flatten() {
-            Some(Ok(())) => _ = self.flights.send(Flight { id, hosted, slot }),
+            Some(Ok(())) => _ = self.started.send(StartedBatch { id, hosted, slot }),
             Some(Err(error)) => {
-                end_if_fatal(&error);
-                self.voice.answer(id, Err(error.into()));
+                exit_if_fatal(&error);
+                self.responder.answer(id, Err(error.into()));
             }
             None if batch.heads.is_some() => {
                 // The runner ends with the process only.

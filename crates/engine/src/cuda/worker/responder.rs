@@ -7,9 +7,9 @@ use crate::EngineError;
 use crate::cuda::wire::{self, Answer, Failure, Reply};
 
 /// Says answers, a line each, whoever has one.
-pub(super) struct Voice(Mutex<UnixStream>);
+pub(super) struct Responder(Mutex<UnixStream>);
 
-impl Voice {
+impl Responder {
     pub(super) fn new(socket: UnixStream) -> Self {
         Self(Mutex::new(socket))
     }

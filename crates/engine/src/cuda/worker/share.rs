@@ -21,9 +21,9 @@ impl Share {
 }
 
 /// The share that batches are begun on.
-pub(super) struct Current(Mutex<Arc<Share>>);
+pub(super) struct CurrentShare(Mutex<Arc<Share>>);
 
-impl Current {
+impl CurrentShare {
     pub(super) fn new(share: Share) -> Self {
         Self(Mutex::new(Arc::new(share)))
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The batch sizes that are captured: the next one is run for those between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Grain {
+pub(crate) enum Granularity {
     /// Each costs memory and a few milliseconds. A step is at most a quarter of the size, and where the steps are largest, latency hardly grows with
     /// size.
     Fine,
@@ -12,7 +12,7 @@ pub(crate) enum Grain {
     Coarse,
 }
 
-impl Grain {
+impl Granularity {
     /// The size at which a batch of so many is run.
     pub(crate) fn size(self, size: usize, largest: usize) -> usize {
         let times = match self {
@@ -36,15 +36,16 @@ mod tests {
 
     #[test]
     fn a_batch_runs_at_the_next_captured_size() {
-        let captured = [1, 3, 5, 7, 9, 30, 33, 60, 65].map(|size| Grain::Fine.size(size, 128));
+        let captured =
+            [1, 3, 5, 7, 9, 30, 33, 60, 65].map(|size| Granularity::Fine.size(size, 128));
         assert_eq!(captured, [1, 3, 6, 8, 12, 32, 40, 64, 80]);
-        let few = |size: &usize| Grain::Coarse.size(*size, 64) == *size;
+        let few = |size: &usize| Granularity::Coarse.size(*size, 64) == *size;
         assert_eq!((1..=64).filter(few).collect::<Vec<_>>(), [1, 2, 4, 8, 12, 16, 24, 32, 48, 64]);
-        for grain in [Grain::Fine, Grain::Coarse] {
-            assert_eq!(grain.size(30, 31), 31);
+        for granularity in [Granularity::Fine, Granularity::Coarse] {
+            assert_eq!(granularity.size(30, 31), 31);
             for size in 1..=128 {
-                let captured = grain.size(size, 128);
-                assert!(captured >= size && grain.size(captured, 128) == captured);
+                let captured = granularity.size(size, 128);
+                assert!(captured >= size && granularity.size(captured, 128) == captured);
             }
         }
     }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::captured_model::Net;
+use super::captured_model::CapturedModel;
 use super::share::Share;
 use crate::cuda::driver::{Buffer, CudaError, Event, Stream};
 use crate::cuda::wire::Form;
 
 /// What both the reader and the loader begin batches with.
-pub(super) struct Lanes {
+pub(super) struct BatchStreams {
     /// Batches arrive,
     inward: Stream,
     /// run,
@@ -18,7 +18,7 @@ pub(super) struct Lanes {
 }
 
 /// When a batch arrived, began, ended and left.
-pub(super) struct Marks {
+pub(super) struct BatchEvents {
     arrived: Event,
     began: Event,
     ended: Event,
@@ -28,18 +28,18 @@ pub(super) struct Marks {
 /// Where a batch lies on the GPU while it is on its way.
 pub(super) struct Slot {
     pub(super) stage: Buffer,
-    pub(super) marks: Marks,
+    pub(super) events: BatchEvents,
 }
 
 /// A slot, and where its batch comes from and goes to.
-pub(super) struct SlotPlace<'a> {
+pub(super) struct PlacedSlot<'a> {
     pub(super) form: &'a Form,
     pub(super) slot: &'a Slot,
     /// Where it begins in shared memory.
     pub(super) start: u64,
 }
 
-impl Marks {
+impl BatchEvents {
     pub(super) fn new() -> Result<Self, CudaError> {
         let [arrived, began, ended, left] =
             [Event::new()?, Event::new()?, Event::new()?, Event::new()?];
@@ -52,7 +52,7 @@ impl Marks {
     }
 }
 
-impl Lanes {
+impl BatchStreams {
     pub(super) fn new() -> Result<Self, CudaError> {
         let [inward, compute, outward] = [Stream::new()?, Stream::new()?, Stream::new()?];
         Ok(Self { inward, compute, outward })
@@ -61,41 +61,41 @@ impl Lanes {
     /// Begins a batch of a captured model.
     pub(super) fn begin(
         &self,
-        net: &mut Net,
-        place: SlotPlace<'_>,
+        model: &mut CapturedModel,
+        place: PlacedSlot<'_>,
         size: usize,
         share: &Arc<Share>,
     ) -> Result<(), CudaError> {
-        let SlotPlace { form, slot, start } = place;
+        let PlacedSlot { form, slot, start } = place;
         let (inputs, outputs) = (&form.inputs, &form.outputs);
         for column in inputs {
             let at = column.at as u64;
-            self.inward.copy(slot.stage.place + at, start + at, column.item * size)?;
+            self.inward.copy(slot.stage.address + at, start + at, column.item * size)?;
         }
-        self.inward.record(&slot.marks.arrived)?;
-        self.compute.wait_for(&slot.marks.arrived)?;
-        self.compute.record(&slot.marks.began)?;
-        for (column, buffer) in inputs.iter().zip(&net.inputs) {
+        self.inward.record(&slot.events.arrived)?;
+        self.compute.wait_for(&slot.events.arrived)?;
+        self.compute.record(&slot.events.began)?;
+        for (column, buffer) in inputs.iter().zip(&model.inputs) {
             self.compute.copy(
-                buffer.place,
-                slot.stage.place + column.at as u64,
+                buffer.address,
+                slot.stage.address + column.at as u64,
                 column.item * size,
             )?;
         }
-        net.ready(size, share)?.exec().launch(&self.compute)?;
-        for (column, buffer) in outputs.iter().zip(&net.outputs) {
+        model.ready(size, share)?.exec().launch(&self.compute)?;
+        for (column, buffer) in outputs.iter().zip(&model.outputs) {
             self.compute.copy(
-                slot.stage.place + column.at as u64,
-                buffer.place,
+                slot.stage.address + column.at as u64,
+                buffer.address,
                 column.item * size,
             )?;
         }
-        self.compute.record(&slot.marks.ended)?;
-        self.outward.wait_for(&slot.marks.ended)?;
+        self.compute.record(&slot.events.ended)?;
+        self.outward.wait_for(&slot.events.ended)?;
         for column in outputs {
             let at = column.at as u64;
-            self.outward.copy(start + at, slot.stage.place + at, column.item * size)?;
+            self.outward.copy(start + at, slot.stage.address + at, column.item * size)?;
         }
-        self.outward.record(&slot.marks.left)
+        self.outward.record(&slot.events.left)
     }
 }
