@@ -1,7 +1,7 @@
-//! Where batches run: the words for tensors, the trait of an engine, and the engines.
+//! Where batches run: tensors, the traits of an engine, and the engines.
 //!
-//! An engine knows nothing of requests, deadlines or clients: a session gets a batch of inputs and gives
-//! back as many outputs. Which batch, when and where is decided by `dispatch`.
+//! An engine knows nothing of requests, deadlines or clients: a session takes a batch of inputs and
+//! returns as many outputs. `dispatch` decides which batch runs, when and where.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;

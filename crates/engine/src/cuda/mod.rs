@@ -1,10 +1,10 @@
-//! GPUs of NVIDIA: ONNX Runtime's CUDA provider in worker processes, a process for each seat.
+//! NVIDIA GPUs: ONNX Runtime's CUDA provider in worker processes, one process for each seat.
 //!
-//! `seat/` runs in the server's process, `worker/` and the bindings in `driver/` run in a worker
-//! process, and `wire/` is what both share: messages, and memory.
+//! `seat/` runs in the server's process. `worker/` runs in a worker process, and so does `driver/`,
+//! the bindings to CUDA's driver. `wire/` is what both processes share: messages and memory.
 //!
-//! Why processes: an error on a GPU ends the context that all of a process shares, and what ONNX
-//! Runtime holds with it.
+//! A seat is a process of its own because an error on a GPU destroys the CUDA context of the whole
+//! process, and everything that ONNX Runtime holds in it.
 
 mod driver;
 mod seat;

@@ -1,4 +1,4 @@
-//! What a file says of its inputs and outputs: their types, their axes and the names of those.
+//! The inputs and outputs of an ONNX file: their types, their axes, and the names of the axes.
 
 use ort::session::Session;
 use ort::value::{Outlet, ValueType};
@@ -14,17 +14,17 @@ pub(crate) struct Specs {
     pub(super) axes: AxisNames,
 }
 
-/// The names of a tensor's axes, as many as it has; empty for those without one.
+/// The names of a tensor's axes, in order; empty for an axis without a name.
 pub(super) type Axes = Vec<String>;
 
-/// The names of all axes.
+/// The names of the axes of all tensors.
 #[derive(Debug, Default)]
 pub(super) struct AxisNames {
     pub(super) inputs: Vec<Axes>,
     pub(super) outputs: Vec<Axes>,
 }
 
-/// Reads the inputs and outputs; the error names the one that is not supported.
+/// Reads the inputs and outputs. The error names the first that is not supported.
 pub(crate) fn read(session: &Session) -> Result<Specs, String> {
     let both = |side: &str, outlets: &[Outlet]| {
         outlets

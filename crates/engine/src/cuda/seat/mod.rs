@@ -1,5 +1,5 @@
-//! The server's side: handles of worker processes, which are started here, asked, and started again
-//! when they end. It runs in the server's process, which loads nothing of CUDA.
+//! The server's side: starts worker processes, asks them to load and run models, and starts them
+//! again when they end. It runs in the server's process, which loads nothing of CUDA.
 
 mod link;
 mod model;

@@ -1,4 +1,4 @@
-//! A model that a worker has read.
+//! A model that a worker has read, as the server holds it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,19 +9,20 @@ use super::workers::Workers;
 use crate::cuda::wire::{Question, Reply};
 use crate::{EngineError, Inputs, Model, Outputs, Running, Session, Signature, Source};
 
-/// A model that a worker has read. It is unloaded when nobody has it or a session of it.
+/// A model that a worker has read. The worker unloads it when the last value of it and of its
+/// sessions is dropped.
 pub(super) struct WorkerModel(Arc<LoadedModel>);
 
-/// What it is to the server.
+/// What its sessions keep alive.
 pub(super) struct LoadedModel {
     link: Arc<Link>,
     number: u32,
     signature: Signature,
-    /// Its file, and by what it is known in which way it runs.
+    /// Its file, and the key under which the best way to run it is kept.
     key: TuningKey,
-    /// Who knows it.
+    /// Holds the tunings, by key.
     workers: Arc<Workers>,
-    /// What its sessions have in common: one seat runs a batch at a time, whoever begins it.
+    /// Shared by its sessions: a seat runs one batch at a time, whichever session began it.
     opened: Mutex<Option<Arc<OpenedModel>>>,
 }
 
@@ -32,7 +33,7 @@ impl WorkerModel {
 }
 
 impl LoadedModel {
-    /// Has a worker read a model.
+    /// Asks a worker to read a model.
     pub(super) fn load(
         link: Arc<Link>,
         number: u32,
@@ -40,7 +41,7 @@ impl LoadedModel {
         key: TuningKey,
         workers: Arc<Workers>,
     ) -> Result<Self, EngineError> {
-        // The worker need not be in the same folder.
+        // The working folder of the worker may be another.
         let file = std::path::absolute(&source.file).unwrap_or_else(|_| source.file.clone());
         let (threads, memory) = (source.threads, source.memory);
         let wrong = |error: EngineError| match error {
@@ -53,7 +54,7 @@ impl LoadedModel {
         Ok(Self { link, number, signature, key, workers, opened: Mutex::default() })
     }
 
-    /// Whether it is on the worker that has the other end of the link.
+    /// Whether the worker at the other end of this link has it.
     pub(super) fn is_on(&self, link: &Arc<Link>) -> bool {
         Arc::ptr_eq(&self.link, link)
     }
@@ -69,7 +70,7 @@ impl Model for WorkerModel {
         let mut opened = model.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let there = match &*opened {
             Some(there) if there.signature == *signature => there.clone(),
-            // Otherwise than it was read: the worker has room for one way to run a model.
+            // The worker keeps one way to run each model, so a second signature is refused.
             Some(_) => {
                 let reason = "it is open with another signature".to_owned();
                 return Err(EngineError::Load { file: model.key.0.clone(), reason });
@@ -90,12 +91,12 @@ impl Model for WorkerModel {
 
 impl Drop for LoadedModel {
     fn drop(&mut self) {
-        // Where the worker is gone, so is the model.
+        // If the worker has ended, the model is gone with it.
         let _ = self.link.ask_later(Question::Unload { model: self.number });
     }
 }
 
-/// A model made ready on a seat.
+/// A session of a model. All sessions of a model share what is open on the worker.
 struct WorkerSession {
     _model: Arc<LoadedModel>,
     opened: Arc<OpenedModel>,

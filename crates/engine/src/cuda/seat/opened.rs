@@ -1,4 +1,4 @@
-//! A model made ready on a seat, and the batches on their way there and back.
+//! A model that is open on a worker, and the batches on their way there and back.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,18 +14,18 @@ use crate::cuda::wire::{Form, Granularity, Head, Question, Region, Reply, Tuning
 use crate::onnx::session::check_inputs;
 use crate::{Ended, EngineError, Inputs, Outputs, Running, Signature, Tensor};
 
-/// A model that is ready, and the memory through which its batches go.
+/// A model that is open on a worker, with the memory through which its batches go.
 pub(super) struct OpenedModel {
     link: Arc<Link>,
     model: u32,
     pub(super) signature: Signature,
     form: Form,
-    /// In which way and for which sizes it is captured, if it is.
+    /// The way to run it and the sizes that are captured; `None` if it cannot be captured.
     pub(super) captured: Option<(Tuning, Granularity)>,
     region: Region,
-    /// Open for as long as the worker may look for it.
+    /// Kept open: the worker opens the memory through its descriptor.
     _file: File,
-    /// Slots that nobody uses.
+    /// Slots that are free.
     free: (Sender<usize>, Receiver<usize>),
     /// Sizes that have run.
     warm: Mutex<BTreeSet<usize>>,
@@ -40,7 +40,7 @@ impl OpenedModel {
         known: Option<(Tuning, Granularity)>,
     ) -> Result<Self, EngineError> {
         let wrong = |reason| EngineError::Load { file: file.to_owned(), reason };
-        // What cannot be captured is run as it comes.
+        // A model that cannot be captured is opened a second time, to run without capture.
         let fixed = Form::fixed(signature).map(|form| (form, true));
         for (form, fixed) in fixed.into_iter().chain([(Form::plain(signature), false)]) {
             let region = Region::create(form.bytes());
@@ -76,10 +76,10 @@ impl OpenedModel {
                 });
             }
         }
-        Err(wrong("it can neither be captured nor be run as it is".to_owned()))
+        Err(wrong("it can run neither captured nor uncaptured".to_owned()))
     }
 
-    /// Begins a batch.
+    /// Checks a batch, writes it to a free slot, and asks the worker to run it. Waits for a slot.
     pub(super) fn begin(
         self: &Arc<Self>,
         batch: &[Inputs],
@@ -105,7 +105,7 @@ impl OpenedModel {
         Ok(Box::new(PendingBatch { slot, size, pending }))
     }
 
-    /// The size at which a batch of so many runs.
+    /// The size at which a batch of `size` items runs.
     pub(super) fn size_of(&self, size: usize) -> usize {
         self.captured.map_or(size, |(_, granularity)| granularity.size(size, self.form.largest))
     }
@@ -121,7 +121,8 @@ impl OpenedModel {
         self.warm.lock().unwrap_or_else(PoisonError::into_inner).insert(size);
     }
 
-    /// Brings a batch together in a slot. What is not captured is described.
+    /// Writes the inputs of a batch to a slot. Returns their heads for a model that is not
+    /// captured.
     fn gather(&self, slot: usize, batch: &[Inputs]) -> Result<Option<Vec<Vec<Head>>>, EngineError> {
         let start = slot * self.form.slot;
         if self.captured.is_some() {
@@ -151,7 +152,7 @@ impl OpenedModel {
         Ok(Some(batch.iter().map(|inputs| inputs.iter().map(&mut put).collect()).collect()))
     }
 
-    /// Takes the outputs out of a slot.
+    /// Reads the outputs of a batch from a slot.
     fn scatter(&self, slot: usize, size: usize, heads: Option<Vec<Vec<Head>>>) -> Vec<Outputs> {
         let start = slot * self.form.slot;
         if let Some(heads) = heads {
@@ -189,7 +190,7 @@ impl OpenedModel {
     }
 }
 
-/// A slot that is used; free again when this is dropped.
+/// A slot in use. It becomes free when this is dropped.
 struct HeldSlot {
     opened: Arc<OpenedModel>,
     slot: usize,
@@ -201,7 +202,7 @@ impl Drop for HeldSlot {
     }
 }
 
-/// A batch on its way.
+/// A batch that the worker was asked to run.
 struct PendingBatch {
     slot: HeldSlot,
     size: usize,

@@ -1,4 +1,4 @@
-//! The ways to run models that were found best.
+//! The tunings that were found fastest, by model and GPU.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,7 +10,8 @@ use crate::cuda::wire::{Granularity, Tuning};
 /// A model's file, when it was written, and the GPU.
 pub(super) type TuningKey = (PathBuf, Option<SystemTime>, String);
 
-/// The ways that were chosen, and the sizes: the next seat, or one that comes back, need not measure again, and has the same.
+/// The fastest tunings, with the captured sizes. A second seat, or one that restarts, does not
+/// measure again and runs a model the same way.
 #[derive(Debug, Default)]
 pub(super) struct Tunings(Mutex<HashMap<TuningKey, (Tuning, Granularity)>>);
 

@@ -1,4 +1,4 @@
-//! A seat as the server has it: a handle of a worker process.
+//! A seat as the server sees it: the handle of a worker process.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,17 +12,17 @@ use super::workers::Workers;
 use crate::cuda::wire::{Question, Reply, SharePlace};
 use crate::{Cut, Engine, EngineError, Gpu, Memory, Model, Pressure, Seat, Source};
 
-/// What this engine is called, in kept profiles too.
+/// The name of this engine, which is also written to kept profiles.
 pub const NAME: &str = "cuda";
 
 impl Workers {
-    /// A seat on a GPU, which is whole at first.
+    /// Starts a seat on a GPU. It has the whole GPU at first.
     pub fn seat(self: &Arc<Self>, gpu: &Gpu) -> Result<Arc<dyn Seat>, EngineError> {
         Ok(Arc::new(WorkerSeat::start(self.clone(), gpu.clone())?))
     }
 }
 
-/// A seat in a worker process.
+/// A seat whose batches run in a worker process.
 struct WorkerSeat {
     gpu: Gpu,
     workers: Arc<Workers>,
@@ -32,9 +32,9 @@ struct WorkerSeat {
 
 struct State {
     link: Arc<Link>,
-    /// Models that are loaded, by file, so that one that is asked for again is not loaded again.
+    /// Loaded models by file, so that a second request for a file does not load it again.
     models: HashMap<PathBuf, (Option<SystemTime>, Weak<LoadedModel>)>,
-    /// What it was cut to.
+    /// The share that it has; `None` for the whole GPU.
     share: Option<(Cut, usize)>,
     closed: bool,
 }
@@ -89,7 +89,7 @@ impl Engine for WorkerSeat {
             return Ok(Arc::new(WorkerModel::new(model)));
         }
         let link = state.link.clone();
-        // Loading takes seconds, and others ask meanwhile.
+        // Loading takes seconds, and other threads need the lock in the meantime.
         drop(state);
         let number = self.next_model.fetch_add(1, Ordering::Relaxed);
         let key = (source.file.clone(), written, self.gpu.name.clone());
@@ -119,12 +119,12 @@ impl Seat for WorkerSeat {
     }
 
     fn restart(&self) -> Result<(), EngineError> {
-        // The one before may only be stuck.
+        // The earlier worker may be stuck rather than ended.
         self.link().end();
         let link = self.workers.spawn(&self.gpu)?;
         let cut = self.lock().share.clone();
         if let Some((cut, part)) = cut {
-            // A worker that nobody has would be left behind.
+            // Kill the new worker on an error, or no handle to it would be left.
             link.ask(share(&cut, part, true)).inspect_err(|_| link.end())?;
         }
         let mut state = self.lock();

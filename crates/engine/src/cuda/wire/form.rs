@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Signature, Tensor, TensorSpec};
 
-/// How batches lie in a region: some slots, each with room for the inputs of the largest batch and then for its outputs.
+/// The layout of a region: slots, each with room for the inputs of the largest batch, followed by
+/// room for its outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Form {
     pub(crate) slots: usize,
@@ -16,7 +17,7 @@ pub(crate) struct Form {
     pub(crate) slot: usize,
 }
 
-/// One input or output of all items of a batch: one after the other.
+/// One input or output of a batch, item after item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Column {
     /// Where it begins in the slot.
@@ -25,18 +26,20 @@ pub(crate) struct Column {
     pub(crate) item: usize,
 }
 
-/// Copies are fastest from and to a line of the device's memory.
+/// Copies are fastest from and to a whole line of the device's memory.
 const ALIGNMENT: usize = 256;
-/// One batch runs, one is on its way in, one on its way out.
+/// One batch runs, one is on its way in, and one on its way out.
 const SLOTS: usize = 3;
-/// More are on their way in where they are short, which those of small models are. Where there is no slot, whoever begins a batch waits for one.
+/// Batches of small models run so briefly that more of them are on their way in. If no slot is
+/// free, beginning a batch waits for one.
 const SMALL_SLOTS: usize = 5;
 const SMALL: usize = 1 << 20;
-/// For models whose tensors have any shape: the memory is only taken when it is used.
+/// For models whose tensors can have any shape. The kernel provides the memory only when it is
+/// touched.
 const PLAIN_ROOM: usize = 256 << 20;
 
 impl Form {
-    /// Of a model all of whose items have the same number of bytes; `None` for others.
+    /// The layout for a model whose items all have the same number of bytes; `None` for any other.
     pub(crate) fn fixed(signature: &Signature) -> Option<Self> {
         let largest = signature.max_batch.max(1);
         let mut end = 0_usize;
@@ -57,7 +60,7 @@ impl Form {
         Some(Self { slots, largest, inputs, outputs, slot: end })
     }
 
-    /// Of a model whose items differ: half of each slot for what goes in, half for what comes out.
+    /// The layout for a model whose items differ: half of each slot for inputs, half for outputs.
     pub(crate) fn plain(signature: &Signature) -> Self {
         let half = PLAIN_ROOM / 2;
         let [inputs, outputs] = [0, half].map(|at| vec![Column { at, item: half }]);

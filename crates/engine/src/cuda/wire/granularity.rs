@@ -1,19 +1,20 @@
-//! Which batch sizes are captured.
+//! Which batch sizes of a model are captured.
 
 use serde::{Deserialize, Serialize};
 
-/// The batch sizes that are captured: the next one is run for those between.
+/// The batch sizes that are captured. A batch of another size runs at the next larger one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Granularity {
-    /// Each costs memory and a few milliseconds. A step is at most a quarter of the size, and where the steps are largest, latency hardly grows with
-    /// size.
+    /// Each size costs memory and a few milliseconds. A step is at most a quarter of the size;
+    /// where the steps are largest, latency hardly grows with the size.
     Fine,
-    /// Each costs seconds, since kernels are compiled for it: the steps are those of sizes twice as large.
+    /// Each size costs seconds, because kernels are compiled for it. The steps are those of sizes
+    /// twice as large.
     Coarse,
 }
 
 impl Granularity {
-    /// The size at which a batch of so many is run.
+    /// The size at which a batch of `size` items runs.
     pub(crate) fn size(self, size: usize, largest: usize) -> usize {
         let times = match self {
             Self::Fine => 1,

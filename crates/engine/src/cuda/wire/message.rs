@@ -1,4 +1,4 @@
-//! What the server and a worker say to each other: lines of JSON over a socket.
+//! What the server and a worker send each other: lines of JSON over a socket.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -11,21 +11,22 @@ use super::granularity::Granularity;
 use super::tuning::Tuning;
 use crate::{Cut, DataType, Pressure, Signature};
 
-/// What a worker is asked, with a number that the answer has too.
+/// A question to a worker, with a number that its answer repeats.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Ask {
     pub(crate) id: u64,
     pub(crate) what: Question,
 }
 
-/// What a worker can be asked.
+/// What a worker can be asked to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Question {
     /// Read a model.
     Load { model: u32, file: PathBuf, threads: usize, memory: Option<u64> },
-    /// Forget it, and give its memory back.
+    /// Forget a model and free its memory.
     Unload { model: u32 },
-    /// Make it ready to run batches that lie in a region of shared memory; in this way and for these sizes, if they are known.
+    /// Make a model ready to run batches that lie in a region of shared memory. `known` is the
+    /// tuning and the sizes to capture, if another seat has found them.
     Open {
         model: u32,
         signature: Signature,
@@ -33,17 +34,18 @@ pub(crate) enum Question {
         form: Form,
         known: Option<(Tuning, Granularity)>,
     },
-    /// Run the batch in a slot: `heads` for a model that is not captured, by item and input.
+    /// Run the batch in a slot. For a model that is not captured, `heads` describes each item's
+    /// inputs.
     Run { model: u32, slot: usize, size: usize, heads: Option<Vec<Vec<Head>>> },
-    /// Make ready for a share, and take it, if so.
+    /// Prepare a share, and take it if `takes` is set.
     Share { place: SharePlace, takes: bool },
-    /// How much memory is used.
+    /// Report how much memory is used.
     Memory,
-    /// Press on what shares have in common.
+    /// Keep what the shares of a GPU have in common busy.
     Press { what: Pressure, seconds: f64 },
 }
 
-/// Which share of which cut.
+/// A share of a cut.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SharePlace {
     /// Multiprocessors of each share; `None` for the whole GPU.
@@ -58,37 +60,39 @@ impl SharePlace {
     }
 }
 
-/// What a worker answers.
+/// An answer to the question with the same number.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) id: u64,
     pub(crate) what: Result<Reply, Failure>,
 }
 
-/// What came of it.
+/// The answers of a worker that did what it was asked.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// It was done.
     Done,
     /// A model was read.
     Loaded { signature: Signature },
-    /// A model is ready; captured in this way and for these sizes, or else to be run as it comes.
+    /// The model is ready. `captured` is its tuning and the captured sizes; without it, the model
+    /// runs uncaptured.
     Opened { captured: Option<(Tuning, Granularity)> },
-    /// A batch ran for so long. `heads` are those of its outputs, of a model that is not captured.
+    /// The batch took `ns` nanoseconds. For a model that is not captured, `heads` describes each
+    /// item's outputs.
     Ran { ns: u64, heads: Option<Vec<Vec<Head>>> },
-    /// Bytes.
+    /// Bytes of the GPU's memory.
     Memory { free: u64, total: u64 },
-    /// Bytes a second.
+    /// Bytes per second.
     Pressed { rate: f64 },
 }
 
-/// Why not.
+/// Why a worker could not do what it was asked.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) reason: String,
 }
 
-/// A tensor but for its data.
+/// A tensor without its data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     pub(crate) datatype: DataType,
@@ -96,14 +100,14 @@ pub(crate) struct Head {
     pub(crate) bytes: usize,
 }
 
-/// Writes a line.
+/// Writes a message as a line.
 pub(crate) fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     to.write_all(&line)
 }
 
-/// Reads a line; `None` at the end.
+/// Reads a message; `None` at the end.
 pub(crate) fn read<T: DeserializeOwned>(
     from: &mut impl BufRead,
     line: &mut Vec<u8>,

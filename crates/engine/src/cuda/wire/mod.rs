@@ -1,5 +1,5 @@
 //! What the server's process and a worker process share: messages over a socket, and memory through
-//! which batches come and go. Both processes run it, since they are the same program.
+//! which batches come and go. Both processes run this code, because they run the same program.
 
 mod form;
 mod granularity;

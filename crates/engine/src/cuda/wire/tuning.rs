@@ -1,13 +1,13 @@
-//! The ways to run a model that are tried.
+//! The ways to run a model that are compared.
 
 use serde::{Deserialize, Serialize};
 
 /// A way to run a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tuning {
-    /// Channels last, as tensor cores want them.
+    /// Channels last, which tensor cores prefer.
     pub(crate) nhwc: bool,
-    /// cuDNN looks longer for the best way to run each convolution, for every batch size.
+    /// cuDNN searches longer for the fastest algorithm of each convolution, at every batch size.
     pub(crate) search: bool,
 }
 
@@ -18,8 +18,9 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// Those that are measured when a model is made ready, and what part of the best time so far one must stay below to be chosen: to search
-    /// must pay for the time that it takes.
+    /// The candidates that are timed when a model is opened. Each comes with the fraction of the
+    /// best time so far that it must stay below to be chosen: a search must pay for the time that
+    /// it takes.
     pub(crate) const CANDIDATES: [(Self, f32); 3] = [
         (Self { nhwc: true, search: false }, 1.0),
         (Self { nhwc: false, search: false }, 1.0),

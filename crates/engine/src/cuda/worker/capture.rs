@@ -1,4 +1,5 @@
-//! How batches of a size are captured: a session is bound to memory of the GPU, warmed up, and captured.
+//! Captures batches of one size: binds a session to memory of the GPU, warms it up and records a
+//! run.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +9,10 @@ use super::binding::{Binding, Bound};
 use crate::cuda::driver::{Graph, Stream};
 use crate::{EngineError, Signature};
 
-/// Makes a session that runs on a stream.
+/// Makes a session whose work runs on a stream.
 pub(super) type Open = dyn Fn(&Stream) -> Result<Session, EngineError> + Send;
 
-/// A model, and the memory that its batches are bound to, whatever their size.
+/// A model, with the memory that all its batch sizes are bound to.
 pub(super) struct Capturer {
     pub(super) open: Box<Open>,
     pub(super) signature: Signature,
@@ -20,24 +21,25 @@ pub(super) struct Capturer {
     pub(super) outputs: Vec<Bound>,
 }
 
-/// A session with its stream.
+/// A session, with the stream that its work runs on.
 pub(super) struct StreamSession {
-    // In this order they are given back.
+    // Fields are dropped in this order.
     session: Session,
     pub(super) stream: Stream,
     options: RunOptions<NoSelectedOutputs>,
 }
 
-/// What batches of a size begin, captured twice, and what it is bound with.
+/// The work of batches of one size, captured twice, with the binding that it uses.
 pub(super) struct Capture {
     pub(super) graphs: [Graph; 2],
     pub(super) binding: Binding,
-    /// How much longer than the second run the first one took: what had to be looked for, loaded or compiled for it.
+    /// How much longer the first run took than the second: the time to search for algorithms, to
+    /// load and to compile.
     pub(super) settling: Duration,
 }
 
 impl Capturer {
-    /// One more session.
+    /// Makes another session.
     pub(super) fn runner(&self) -> Result<StreamSession, EngineError> {
         let stream = Stream::new()?;
         let session = (self.open)(&stream)?;
@@ -46,10 +48,11 @@ impl Capturer {
         Ok(StreamSession { session, stream, options })
     }
 
-    /// Runs batches of so many until they run as they always will, and captures what they do. Nothing else of this model may run meanwhile.
+    /// Runs batches of `size` items until their work no longer changes, and captures it. Nothing
+    /// else of this model may run meanwhile.
     ///
-    /// The first of them takes seconds where cuDNN compiles kernels. Several sizes side by side would take hardly less: it compiles for one thread at a
-    /// time.
+    /// The first run takes seconds where cuDNN compiles kernels. Capturing several sizes at the
+    /// same time would save hardly anything: cuDNN compiles for one thread at a time.
     pub(super) fn capture(
         &self,
         runner: &mut StreamSession,
@@ -65,7 +68,7 @@ impl Capturer {
             stream.wait()?;
             Ok::<_, EngineError>(began.elapsed())
         };
-        // Engines are slow the first time, and settle on how to run at the second.
+        // The first run is slow, and the second still chooses how to run.
         let (first, second) = (run()?, run()?);
         let mut graph = || Graph::capture(stream, || binding.run(session, options).map_err(failed));
         let graphs = [graph()?, graph()?];

@@ -1,7 +1,7 @@
-//! A model on a worker: captured batch by batch size, and moved from share to share.
+//! A model of a worker: captured for each batch size, and moved from share to share.
 //!
-//! It is captured on a stream of the whole GPU. What was captured is then made ready on the share that the worker has, as often as
-//! that changes; nothing is loaded or captured again.
+//! Captures are made on a stream of the whole GPU. They are then made executable on the share that
+//! the worker has, again after each change. Nothing is loaded or captured a second time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,13 +16,15 @@ use crate::{EngineError, Signature, TensorSpec};
 
 /// A model whose batches are captured.
 pub(super) struct CapturedModel {
-    // In this order they are given back: graphs refer to the session's memory.
+    // Fields are dropped in this order: graphs refer to the session's memory.
     sizes: BTreeMap<usize, CapturedSize>,
     runner: StreamSession,
-    /// A second session that runs what the first one does, to tell which kernels are a session's own.
+    /// A second session that captures the same sizes as the first, to tell which kernels belong to
+    /// one session only.
     witness: Option<StreamSession>,
     capturer: Capturer,
-    /// A size of it has kernels that are unloaded when the session runs another shape: from then on each size has a session of its own.
+    /// One of its sizes has kernels that are unloaded when the session runs another shape. From
+    /// then on, each size has a session of its own.
     apart: bool,
     largest: usize,
     granularity: Granularity,
@@ -31,37 +33,38 @@ pub(super) struct CapturedModel {
 }
 
 struct CapturedSize {
-    /// One is ready on the share that there is, the other is for the one to come.
+    /// One is executable on the present share, the other is for the next share.
     twins: [Arc<Mutex<Twin>>; 2],
-    /// How often it was run of late.
+    /// How often it ran recently.
     runs: u64,
     _binding: Binding,
-    /// Its own, where sizes are apart.
+    /// Its own session, where each size has one.
     _runner: Option<StreamSession>,
 }
 
-/// A capture, and where it is ready. Held for as long as it takes to make it ready.
+/// A capture, and its executable form on a share. Locked while it is made executable.
 pub(super) struct Twin {
     graph: Graph,
     ready: Option<Arc<ReadyGraph>>,
 }
 
-/// A graph that is ready on a share, which is kept for as long.
+/// A graph that is executable on a share, and keeps the share.
 pub(super) struct ReadyGraph {
-    // In this order they are given back.
+    // Fields are dropped in this order.
     exec: Exec,
     share: Arc<Share>,
-    /// It runs on the whole GPU in place of the share.
+    /// The share cannot run it, so it runs on the whole GPU.
     on_whole_gpu: bool,
 }
 
-/// Sizes that take longer to settle, because kernels are compiled for them, are few.
+/// A model has few sizes if one takes longer than this to settle, because kernels are compiled for
+/// it.
 const SLOW: Duration = Duration::from_millis(1_500);
-/// How often a batch is timed to compare ways to run it.
+/// How many runs of a batch are timed to compare tunings.
 const TIMED: usize = 10;
 
 impl CapturedModel {
-    /// Of sessions that `open` makes.
+    /// A model whose sessions `open` makes.
     pub(super) fn new(
         open: Box<Open>,
         signature: Signature,
@@ -100,12 +103,12 @@ impl CapturedModel {
         })
     }
 
-    /// The size at which a batch of so many is run.
+    /// The size at which a batch of `size` items runs.
     pub(super) fn size_of(&self, size: usize) -> usize {
         self.granularity.size(size, self.largest)
     }
 
-    /// Whether batches of so many can be run at once.
+    /// Whether batches of `size` items can run without a capture first.
     pub(super) fn has(&self, size: usize) -> bool {
         self.sizes.contains_key(&self.size_of(size))
     }
@@ -115,7 +118,8 @@ impl CapturedModel {
         self.granularity
     }
 
-    /// Captures the first size, and decides which others there are, unless that was decided elsewhere: all seats have the same.
+    /// Captures the first size. It also decides which other sizes there are, unless another seat
+    /// has: all seats have the same sizes.
     pub(super) fn capture_first(
         &mut self,
         size: usize,
@@ -134,7 +138,8 @@ impl CapturedModel {
         Ok(())
     }
 
-    /// Captures batches of so many; how long they took to settle. Nothing of this model may run meanwhile.
+    /// Captures batches of `size` items. Returns how long they took to settle. Nothing of this
+    /// model may run meanwhile.
     pub(super) fn capture(&mut self, size: usize) -> Result<Duration, EngineError> {
         let size = self.size_of(size);
         let (capture, runner) = if self.apart {
@@ -142,7 +147,8 @@ impl CapturedModel {
             (self.capturer.capture(&mut runner, size)?, Some(runner))
         } else {
             let capture = self.capture_together(size);
-            // Whatever its session has compiled by now must stay: after an error it runs no other size.
+            // After an error the common session runs no other size, so that the kernels that it has
+            // compiled stay loaded.
             self.apart |= capture.is_err();
             if self.apart {
                 self.witness = None;
@@ -154,21 +160,22 @@ impl CapturedModel {
         Ok(settling)
     }
 
-    /// Captures a size in the session that all have in common for as long as no kernels are compiled for any.
+    /// Captures a size in the common session, which is used until kernels are compiled for a size.
     fn capture_together(&mut self, size: usize) -> Result<Capture, EngineError> {
         let mut capture = self.capturer.capture(&mut self.runner, size)?;
         let alone = capture.graphs[0].kernels_alone()?;
         if alone.is_empty() {
             return Ok(capture);
         }
-        // Two sessions have kernels in common that come with a library, and each its own that are compiled for it.
+        // Kernels that ship with a library are the same in two sessions. Kernels that are compiled
+        // for a session are not.
         let witness = match &mut self.witness {
             Some(witness) => witness,
             none => none.insert(self.capturer.runner()?),
         };
         let seen = self.capturer.capture(witness, size)?;
         self.apart = seen.graphs[0].kernels_alone()? != alone;
-        // The first model of a process waits for libraries as well, the witness does not.
+        // The first model of a process also waits for libraries to load. The witness does not.
         capture.settling = seen.settling;
         Ok(capture)
     }
@@ -190,7 +197,7 @@ impl CapturedModel {
         Ok(last.since(&first)? / TIMED as f32)
     }
 
-    /// What runs a batch of so many on a share.
+    /// The executable graph for a batch of `size` items on a share.
     ///
     /// # Panics
     ///
@@ -202,7 +209,8 @@ impl CapturedModel {
     ) -> Result<Arc<ReadyGraph>, CudaError> {
         let size = self.size_of(size);
         let mut first = None;
-        // Kernels of a size may not fit into the share. Rather than beside others on the whole GPU it is run as a larger one that does.
+        // The kernels of a size may not fit into the share. Then a larger size that does fit runs
+        // instead, so that the batch stays off the multiprocessors of other shares.
         for captured in self.sizes.range_mut(size..=2 * size).map(|(_, captured)| captured) {
             let ready =
                 captured.on(share).map_or_else(|| make_ready(&captured.free(), share), Ok)?;
@@ -215,7 +223,7 @@ impl CapturedModel {
         Ok(first.expect("it was captured"))
     }
 
-    /// What is not ready on a share of so many sizes, those that are used most.
+    /// Up to `most` captures that are not executable on a share, of the sizes that run most often.
     pub(super) fn missing(&self, share: &Share, most: usize) -> Vec<Arc<Mutex<Twin>>> {
         let mut sizes: Vec<_> = self.sizes.values().collect();
         sizes.sort_by_key(|captured| std::cmp::Reverse(captured.runs));
@@ -223,7 +231,8 @@ impl CapturedModel {
         missing.map(CapturedSize::free).collect()
     }
 
-    /// Forgets all shares but one; what was ready there is handed over, to be given back when its last run has ended.
+    /// Forgets the executable graphs of all other shares. They are moved to `old`, to be dropped
+    /// when their last run has ended.
     pub(super) fn forget_other_shares(&mut self, share: &Share, old: &mut Vec<Arc<ReadyGraph>>) {
         for captured in self.sizes.values_mut() {
             captured.runs /= 2;
@@ -236,7 +245,7 @@ impl CapturedModel {
 }
 
 impl ReadyGraph {
-    /// What is to be launched.
+    /// The graph to launch.
     pub(super) fn exec(&self) -> &Exec {
         &self.exec
     }
@@ -249,13 +258,14 @@ impl CapturedSize {
         Self { twins, runs: 0, _binding: binding, _runner: runner }
     }
 
-    /// What is ready on a share. A twin that is held is being made ready, and is not.
+    /// The graph that is executable on a share. A locked twin is still being made executable.
     fn on(&self, share: &Share) -> Option<Arc<ReadyGraph>> {
         let there = self.twins.iter().filter_map(|twin| twin.try_lock().ok()?.ready.clone());
         there.into_iter().find(|ready| ready.share.number == share.number)
     }
 
-    /// The twin that is to be ready on another share: the one that is being made so, or else is ready nowhere, or on the older share.
+    /// The twin to make executable on another share: the one that is being made so, else one that
+    /// is executable nowhere, else the one on the older share.
     fn free(&self) -> Arc<Mutex<Twin>> {
         let age = |twin: &&Arc<Mutex<Twin>>| match twin.try_lock() {
             Err(_) => None,
@@ -265,7 +275,8 @@ impl CapturedSize {
     }
 }
 
-/// A twin made ready on a share, which takes about a millisecond; what it was ready on before must have ended.
+/// Makes a twin executable on a share, which takes about a millisecond. All its runs on the share
+/// before must have ended.
 pub(super) fn make_ready(
     twin: &Mutex<Twin>,
     share: &Arc<Share>,
@@ -277,7 +288,7 @@ pub(super) fn make_ready(
     twin.ready = None;
     let (exec, on_whole_gpu) = match twin.graph.ready(share.context()) {
         Ok(exec) => (exec, false),
-        // Some kernels want multiprocessors in groups that a share may not have.
+        // Some kernels need groups of multiprocessors that the share may not have.
         Err(_) => (twin.graph.ready(share.device.context())?, true),
     };
     let ready = Arc::new(ReadyGraph { share: share.clone(), exec, on_whole_gpu });
@@ -285,7 +296,8 @@ pub(super) fn make_ready(
     Ok(ready)
 }
 
-/// How many sizes a model has, by whether kernels are compiled for each, and how long one took to settle.
+/// Which sizes a model has. `apart` says that kernels are compiled for each size; `settling` is how
+/// long one size took to settle.
 fn granularity(apart: bool, settling: Duration) -> Granularity {
     if apart && settling > SLOW { Granularity::Coarse } else { Granularity::Fine }
 }

@@ -3,14 +3,14 @@
 use super::streams::BatchStreams;
 use crate::cuda::driver::CudaError;
 
-/// What ONNX Runtime says of an error does not tell whether anything can run after it; the GPU does.
+/// Asks the GPU whether anything can still run. An error of ONNX Runtime does not tell.
 pub(super) fn exit_if_broken(streams: &BatchStreams) {
     if let Err(error) = streams.compute.wait() {
         exit_if_fatal(&error);
     }
 }
 
-/// A worker in which nothing can run ends, so that another takes its place.
+/// Ends the process after an error that lasts, so that the server starts another.
 pub(super) fn exit_if_fatal(error: &CudaError) {
     if error.is_fatal() {
         exit_broken(error);

@@ -1,4 +1,4 @@
-//! The thread that waits for batches.
+//! The thread that waits for batches and answers the server.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -9,14 +9,14 @@ use super::responder::Responder;
 use crate::cuda::driver::Device;
 use crate::cuda::wire::Reply;
 
-/// A batch that was begun.
+/// A batch that has begun.
 pub(super) struct StartedBatch {
     pub(super) id: u64,
     pub(super) hosted: Arc<HostedModel>,
     pub(super) slot: usize,
 }
 
-/// The thread that waits for batches.
+/// Runs the thread.
 pub(super) fn run_finisher(
     device: &Device,
     started: &Receiver<StartedBatch>,
@@ -31,8 +31,9 @@ pub(super) fn run_finisher(
                 let ns = (f64::from(ms) * 1e6) as u64;
                 responder.answer(id, Ok(Reply::Ran { ns, heads: None }));
             }
-            // An error that shows when work ends is of the whole context: nothing will run here any more. The server sees the end,
-            // runs the batch again, and starts another worker.
+            // An error at the end of work belongs to the whole context: nothing runs in this
+            // process any more. The server sees the process end, runs the batch again, and starts
+            // another worker.
             Err(error) => exit_broken(&error),
         }
     }

@@ -27,16 +27,18 @@ pub(super) struct Host {
     models: Mutex<HashMap<u32, Arc<HostedModel>>>,
 }
 
-/// A model.
+/// A model of a worker.
 pub(super) struct HostedModel {
     source: Source,
-    /// What it runs with, if it could be captured. Held for moments, but while a size is captured.
+    /// What runs its batches, if it could be captured. Locked for moments only, except while a size
+    /// is captured.
     captured: Mutex<Option<CapturedModel>>,
-    /// A size is being captured.
+    /// Whether a size is being captured.
     busy: AtomicBool,
-    /// Whoever makes it ready on another share has this, and whoever gives it back: graphs refer to what a session has loaded.
+    /// Locked while graphs are made executable on another share, and while the model is dropped:
+    /// graphs refer to what its session has loaded.
     moving: Mutex<()>,
-    /// What it runs with otherwise.
+    /// What runs its batches otherwise.
     plain: Mutex<Option<Box<dyn Session>>>,
     memory: OnceLock<BatchMemory>,
 }
@@ -44,19 +46,19 @@ pub(super) struct HostedModel {
 struct BatchMemory {
     form: Form,
     slots: Vec<Slot>,
-    // In this order: what is pinned is unpinned before it is unmapped.
+    // Fields are dropped in this order: memory is unpinned before it is unmapped.
     _pinned: Option<Pinned>,
     region: Region,
 }
 
-/// How a model is to be made ready.
+/// How to make a model ready.
 pub(super) struct Opening {
     pub(super) signature: Signature,
-    /// The memory through which its batches come and go,
+    /// The shared memory through which its batches come and go.
     pub(super) region: PathBuf,
-    /// and how they lie there.
+    /// The layout of batches there.
     pub(super) form: Form,
-    /// The way to run it and the sizes to capture, where that was found out before.
+    /// The tuning and the sizes to capture, if another seat has found them.
     pub(super) known: Option<(Tuning, Granularity)>,
 }
 
@@ -82,7 +84,8 @@ impl Host {
         self.models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads a model, as far as its signature: on the processor, which takes no memory of the GPU.
+    /// Reads a model, far enough to know its signature. It is read on the processor, which takes no
+    /// memory of the GPU.
     pub(super) fn load(
         &self,
         model: u32,
@@ -107,7 +110,8 @@ impl Host {
         Ok(signature)
     }
 
-    /// Makes a model ready; in which way and for which sizes it is captured, if it is.
+    /// Makes a model ready. Returns its tuning and the sizes that are captured, if it can be
+    /// captured.
     pub(super) fn open(
         &self,
         hosted: &HostedModel,
@@ -124,7 +128,7 @@ impl Host {
                 |ways: &[(Tuning, f32)]| self.capture(hosted, &signature, &form, granularity, ways);
             let mut captured = None;
             if let Some((tuning, _)) = known {
-                // What was best elsewhere need not be possible here.
+                // The best tuning of another seat may fail here.
                 captured = capture(&[(tuning, 1.0)]).unwrap_or(None);
             }
             if captured.is_none() {
@@ -152,7 +156,7 @@ impl Host {
         }
     }
 
-    /// The model in the fastest of some ways to run it; `None`, if it cannot be captured in any.
+    /// The model in the fastest of the candidate tunings; `None` if no tuning can be captured.
     fn capture(
         &self,
         hosted: &HostedModel,
@@ -171,7 +175,8 @@ impl Host {
                     Ok((model.time(size, &self.device)?, model))
                 });
             match timed {
-                // To compile its kernels in other ways as well would take too long for what they might gain.
+                // Compiling its kernels for the other tunings too would take longer than it could
+                // gain.
                 Ok((_, model)) if best.is_none() && model.granularity() == Granularity::Coarse => {
                     return Ok(Some((tuning, model)));
                 }
@@ -189,13 +194,13 @@ impl Host {
         }
         match (best, wrong) {
             (Some((_, tuning, model)), _) => Ok(Some((tuning, model))),
-            // A file that cannot be opened cannot be run as it comes either.
+            // A file that cannot be opened cannot run uncaptured either.
             (None, Some(error @ EngineError::Load { .. })) => Err(error),
             (None, _) => Ok(None),
         }
     }
 
-    /// A model in one way to run it, of which nothing is captured yet.
+    /// The model in one tuning, with nothing captured yet.
     fn not_captured_yet(
         &self,
         hosted: &HostedModel,
@@ -217,7 +222,7 @@ impl Host {
     }
 }
 
-/// Says that a model is busy, while this is there.
+/// Marks a model as busy for as long as this value exists.
 struct Busy<'a>(&'a AtomicBool);
 
 impl<'a> Busy<'a> {
@@ -233,22 +238,23 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// The batch size at which ways to run a model are compared.
+/// The batch size at which tunings are compared.
 const TRIED: usize = 8;
 
 impl HostedModel {
-    /// How its batches lie, a slot of the GPU, and where that slot begins in shared memory.
+    /// The layout of batches, a slot of the GPU, and the address of the slot in shared memory.
     ///
     /// # Panics
     ///
-    /// If it is not open, or there is no such slot.
+    /// If the model is not open, or there is no such slot.
     pub(super) fn slot(&self, slot: usize) -> PlacedSlot<'_> {
         let BatchMemory { form, slots, region, .. } = self.memory.get().expect("it is open");
         let start = region.start() as u64 + (slot * form.slot) as u64;
         PlacedSlot { form, slot: &slots[slot], start }
     }
 
-    /// Begins a batch of a size that was never run, or runs one that cannot be captured: what came of it, if it has ended.
+    /// Begins a batch of a size that never ran, or runs a batch that cannot be captured. The reply
+    /// is there if the batch has ended.
     pub(super) fn run_slowly(
         &self,
         streams: &BatchStreams,
@@ -268,7 +274,7 @@ impl HostedModel {
             streams.compute.wait()?;
             model.capture(size)?;
         }
-        // With the model held: the mover may have changed over meanwhile.
+        // The model is still locked here, so the share is read now: the mover may have changed it.
         streams.begin(model, self.slot(slot), size, &current.get())?;
         Ok(None)
     }
@@ -308,12 +314,12 @@ impl HostedModel {
         Ok(Reply::Ran { ns, heads: Some(heads) })
     }
 
-    /// Keeps it from being given back meanwhile.
+    /// Locks the model against being dropped.
     pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same as `with_captured`, unless a size is being captured, which takes long.
+    /// Like `with_captured`, but returns `None` while a size is being captured, which takes long.
     pub(super) fn with_captured_soon<T>(
         &self,
         what: impl FnOnce(&mut CapturedModel) -> T,
@@ -322,18 +328,18 @@ impl HostedModel {
             match self.captured.try_lock() {
                 Ok(mut captured) => return captured.as_mut().map(what),
                 Err(_) if self.busy.load(Ordering::SeqCst) => return None,
-                // Whoever has it lets go at once.
+                // The lock is held for a moment only.
                 Err(_) => thread::yield_now(),
             }
         }
     }
 
-    /// Does something with what it runs with, if it was captured.
+    /// Applies a function to the captured model, if there is one.
     pub(super) fn with_captured<T>(&self, what: impl FnOnce(&mut CapturedModel) -> T) -> Option<T> {
         self.captured.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(what)
     }
 
-    /// Gives its memory back, but for the slots, which go with the last who holds it.
+    /// Frees its memory. The slots stay until the last batch that uses them has ended.
     pub(super) fn give_back(&self) {
         let _moving = self.hold();
         *self.captured.lock().unwrap_or_else(PoisonError::into_inner) = None;

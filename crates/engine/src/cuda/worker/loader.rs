@@ -1,4 +1,5 @@
-//! The threads that do what takes long.
+//! The threads that do what takes long: one loads, opens and captures, the other runs models that
+//! are not captured.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,15 +19,15 @@ use crate::Pressure;
 use crate::cuda::driver::{CudaError, Device, Green, Stream};
 use crate::cuda::wire::{Head, Reply};
 
-/// What a worker is asked to run.
+/// A batch to run.
 pub(super) struct Batch {
     pub(super) slot: usize,
     pub(super) size: usize,
-    /// Of its items, for a model that is not captured.
+    /// Describes the inputs of each item, for a model that is not captured.
     pub(super) heads: Option<Vec<Vec<Head>>>,
 }
 
-/// What takes long.
+/// Work that takes long.
 pub(super) enum Job {
     Load { id: u64, model: u32, file: PathBuf, threads: usize, memory: Option<u64> },
     Open { id: u64, hosted: Arc<HostedModel>, what: Opening },
@@ -35,7 +36,7 @@ pub(super) enum Job {
     Press { id: u64, what: Pressure, time: Duration },
 }
 
-/// The thread that does what takes long.
+/// What both threads need.
 pub(super) struct Loader {
     pub(super) device: Device,
     pub(super) host: Arc<Host>,
@@ -91,7 +92,7 @@ impl Loader {
     }
 }
 
-/// Presses on a share; what is needed for it is kept for the next time.
+/// Runs a pressure kernel on a share. The kernel and its memory are kept for the next call.
 fn press_for(
     presses: &mut HashMap<Pressure, PressureKernel>,
     share: &Share,

@@ -1,5 +1,5 @@
-//! The worker's side: the process that has a seat, which holds its models and runs their batches on
-//! one GPU. It runs in a worker process, `fermata gpu-worker`, and calls ONNX Runtime and CUDA.
+//! The worker's side: holds the models of one seat and runs their batches on one GPU. It runs in a
+//! worker process (`fermata gpu-worker`), which calls ONNX Runtime and CUDA.
 
 mod binding;
 mod capture;

@@ -1,5 +1,6 @@
-//! Moves a worker to another share: what it runs is made ready there beside what it runs on now, and then it changes over between two
-//! batches. No batch waits for it. What is made ready before it is to change over need not be then.
+//! Moves a worker to another share. Its graphs are first made executable there while batches run on
+//! the present share; then the worker changes over between two batches. No batch waits. A share
+//! that was prepared earlier need not be made ready again.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -12,21 +13,22 @@ use crate::EngineError;
 use crate::cuda::driver::{CudaError, Device, Green, Stream};
 use crate::cuda::wire::{Reply, SharePlace};
 
-/// Make ready for another share, or take it.
+/// An order to prepare a share, or to take it.
 pub(super) struct Move {
     pub(super) id: u64,
     pub(super) place: SharePlace,
-    /// It is made ready only, if not.
+    /// Whether to take the share. If not, it is only prepared.
     pub(super) takes: bool,
-    /// What must be ready there.
+    /// The models whose graphs must be executable there.
     pub(super) models: Vec<Arc<HostedModel>>,
 }
 
-/// The sizes of each model that are made ready before it changes over: those that are used most. The others make_sizes_ready, or are made ready when
-/// they are run, which then takes a millisecond more.
+/// How many sizes of each model are made executable before the worker changes over: those that run
+/// most often. The others follow, or are made executable at their first run, which then takes a
+/// millisecond longer.
 const SIZES_FIRST: usize = 6;
 
-/// The thread that moves.
+/// Runs the thread.
 pub(super) fn run_mover(
     device: &Device,
     orders: &Receiver<Move>,
@@ -43,7 +45,8 @@ pub(super) fn run_mover(
         let share = match kept {
             Some((_, share)) => Ok(share),
             None => {
-                // A batch that was begun while it last changed over may have made something ready on the share before, and so did who prepared for another.
+                // A batch that began during the last change, or an earlier preparation for another
+                // share, may have left graphs that are executable elsewhere.
                 forget_other_shares(&models, &current.get(), compute)?;
                 number += 1;
                 make(device, number, &place, all).map(Arc::new)
@@ -67,14 +70,14 @@ pub(super) fn run_mover(
         }
         current.set(share.clone());
         responder.answer(id, Ok(Reply::Done));
-        // What is not ready yet is made so when it is run, if it cannot be now.
+        // A graph that cannot be made executable now is made so at its first run.
         let _ = models.iter().try_for_each(|hosted| make_sizes_ready(hosted, &share, usize::MAX));
         forget_other_shares(&models, &share, compute)?;
     }
     Ok(())
 }
 
-/// Forgets all shares but one.
+/// Forgets the executable graphs of all shares but one.
 fn forget_other_shares(
     models: &[Arc<HostedModel>],
     share: &Share,
@@ -84,7 +87,7 @@ fn forget_other_shares(
     for hosted in models {
         hosted.with_captured(|model| model.forget_other_shares(share, &mut old));
     }
-    // The last batch on a share that was may still run.
+    // The last batch on an earlier share may still run.
     if old.is_empty() { Ok(()) } else { compute.wait() }
 }
 
@@ -102,7 +105,8 @@ fn make(device: &Device, number: u64, place: &SharePlace, all: u32) -> Result<Sh
     Ok(Share { number, device: *device, green, multiprocessors })
 }
 
-/// Makes a model ready on a share: so many sizes, those that are used most. It is held for moments only.
+/// Makes up to `most` sizes of a model executable on a share, those that run most often. The model
+/// itself is locked for moments only.
 fn make_sizes_ready(
     hosted: &HostedModel,
     share: &Arc<Share>,

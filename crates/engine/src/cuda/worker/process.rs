@@ -1,9 +1,16 @@
-//! A worker: the process that has a seat. It is asked over a socket, which it finds as its standard input, and ends with it.
+//! The worker process. It reads questions from a socket, which is its standard input, and ends when
+//! the socket does.
 //!
-//! Five threads: this one reads what is asked and begins batches, which takes microseconds; the *loader* does what takes longer
-//! (loading, capturing), the *runner* runs models that cannot be captured; the *finisher* waits for batches and answers; the *mover* makes models ready
-//! on another share beside the one on which they run (`mover.rs`). While a batch runs, the next is copied in and the one before it out:
-//! three streams, and a slot of memory for each.
+//! It has five threads:
+//!
+//! - the main thread reads questions and begins batches, which takes microseconds (`reader.rs`);
+//! - the *loader* does what takes longer: loading and capturing (`loader.rs`);
+//! - the *runner* runs models that cannot be captured (`loader.rs` too);
+//! - the *finisher* waits for batches and answers (`finisher.rs`);
+//! - the *mover* makes graphs executable on another share while batches run (`mover.rs`).
+//!
+//! While a batch runs, the next is copied in and the one before it is copied out: there are three
+//! streams, and a slot of memory for each batch.
 
 use std::collections::HashMap;
 use std::io::BufReader;
@@ -27,7 +34,7 @@ use crate::cuda::driver::{self, Device};
 use crate::cuda::wire::{self, Ask};
 use crate::{EngineError, Gpu};
 
-/// Works until the server is gone.
+/// Works until the server closes the socket or ends.
 pub fn work(gpu: usize, folders: &[PathBuf]) -> Result<(), EngineError> {
     driver::start().map_err(EngineError::Library)?;
     let device = Device::open(gpu)?;
@@ -47,7 +54,7 @@ pub fn work(gpu: usize, folders: &[PathBuf]) -> Result<(), EngineError> {
     let (multiprocessors, _) = device.multiprocessors()?;
     let current =
         Arc::new(CurrentShare::new(Share { number: 0, device, green: None, multiprocessors }));
-    // What is loaded does not keep waiting what is served.
+    // Two threads, so that batches of one model do not wait while another is loaded.
     for (name, work) in [("loader", work), ("runner", plain)] {
         let loader = Loader {
             device,
@@ -74,7 +81,7 @@ pub fn work(gpu: usize, folders: &[PathBuf]) -> Result<(), EngineError> {
         Reader { device, host, streams, responder, started, jobs, batches, moves, current, models };
     let mut lines = BufReader::new(socket);
     let mut line = Vec::new();
-    // Whatever ends the socket ends the worker.
+    // The worker ends with its socket, after an error too.
     while let Ok(Some(Ask { id, what })) = wire::read(&mut lines, &mut line) {
         reader.take(id, what);
     }

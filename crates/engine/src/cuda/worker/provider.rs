@@ -1,4 +1,4 @@
-//! Sessions of ONNX Runtime on a GPU.
+//! Opens sessions of ONNX Runtime on a GPU.
 
 #![expect(unsafe_code, reason = "ONNX Runtime is given a stream by its address")]
 
@@ -12,7 +12,7 @@ use crate::cuda::driver::Stream;
 use crate::cuda::wire::Tuning;
 use crate::onnx::{file, one_line};
 
-/// A session on a GPU, with all its work on a stream, if there is one.
+/// Opens a session on a GPU. All its work runs on `stream`, if there is one.
 pub(super) fn open(
     environment: &Environment,
     source: &Source,
@@ -29,17 +29,18 @@ pub(super) fn open(
         .with_prefer_nhwc(tuning.nhwc)
         .with_conv_algorithm_search(search)
         .with_conv_max_workspace(true)
-        // Doubling would take twice what a model needs.
+        // By default ONNX Runtime doubles its memory, to twice what a model needs.
         .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested);
     if let Some(bytes) = source.memory {
         provider = provider.with_memory_limit(usize::try_from(bytes).unwrap_or(usize::MAX));
     }
     if let Some(stream) = stream {
-        // SAFETY: whoever has the session has the stream, and gives the session back first.
+        // SAFETY: the owner of the session has the stream too, and drops the session first.
         provider = unsafe { provider.with_compute_stream(stream.0.cast()) };
     }
     let provider = provider.build().error_on_failure();
-    // What runs on a stream does not run on processors, and a model may have a session for each batch size.
+    // Work on a stream does not run on processors, and a model may have a session for each batch
+    // size.
     let threads = if stream.is_some() { 1 } else { source.threads };
     let builder = file::options(environment, threads)
         .and_then(|builder| Ok(builder.with_execution_providers([provider])?))

@@ -1,4 +1,4 @@
-//! The thread that reads what is asked and begins batches.
+//! Reads questions and begins batches, on the main thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::EngineError;
 use crate::cuda::driver::Device;
 use crate::cuda::wire::{Question, Reply};
 
-/// The thread that reads.
+/// What the main thread needs.
 pub(super) struct Reader {
     pub(super) device: Device,
     pub(super) host: Arc<Host>,
     pub(super) streams: Arc<BatchStreams>,
     pub(super) responder: Arc<Responder>,
     pub(super) started: Sender<StartedBatch>,
-    /// To the loader,
+    /// To the loader.
     pub(super) jobs: Sender<Job>,
-    /// and to the runner.
+    /// To the runner.
     pub(super) batches: Sender<Job>,
     pub(super) moves: Sender<Move>,
     pub(super) current: Arc<CurrentShare>,
@@ -77,7 +77,7 @@ impl Reader {
     }
 
     fn find(&mut self, id: u64, model: u32) -> Option<Arc<HostedModel>> {
-        // Most questions are about models that were asked about before.
+        // Most questions are about a model that an earlier question named.
         if let Some(hosted) = self.models.get(&model) {
             return Some(hosted.clone());
         }

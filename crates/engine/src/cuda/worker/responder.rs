@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::EngineError;
 use crate::cuda::wire::{self, Answer, Failure, Reply};
 
-/// Says answers, a line each, whoever has one.
+/// Writes answers, one line each. All threads share it.
 pub(super) struct Responder(Mutex<UnixStream>);
 
 impl Responder {
@@ -17,7 +17,7 @@ impl Responder {
     pub(super) fn answer(&self, id: u64, what: Result<Reply, EngineError>) {
         let what = what.map_err(|error| Failure { reason: error.to_string() });
         let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Where nobody listens any more, the reader sees it too, and ends the process.
+        // If the socket is closed, the reader sees that too and ends the process.
         let _ = wire::write(&mut *stream, &Answer { id, what });
     }
 }

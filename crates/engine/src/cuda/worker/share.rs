@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cuda::driver::{Context, Device, Green};
 
-/// The share that a worker has. Each has another number.
+/// A share of a GPU. Every share that a worker takes has another number.
 #[derive(Debug)]
 pub(super) struct Share {
     pub(super) number: u64,
     pub(super) device: Device,
-    /// `None`: all of the GPU.
+    /// `None` for the whole GPU.
     pub(super) green: Option<Green>,
     pub(super) multiprocessors: u32,
 }
@@ -20,7 +20,7 @@ impl Share {
     }
 }
 
-/// The share that batches are begun on.
+/// The share on which batches begin.
 pub(super) struct CurrentShare(Mutex<Arc<Share>>);
 
 impl CurrentShare {

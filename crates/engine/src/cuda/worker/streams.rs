@@ -7,17 +7,17 @@ use super::share::Share;
 use crate::cuda::driver::{Buffer, CudaError, Event, Stream};
 use crate::cuda::wire::Form;
 
-/// What both the reader and the loader begin batches with.
+/// The three streams. The reader and the loader begin batches on them.
 pub(super) struct BatchStreams {
-    /// Batches arrive,
+    /// Copies inputs from shared memory.
     inward: Stream,
-    /// run,
+    /// Runs batches.
     pub(super) compute: Stream,
-    /// and leave.
+    /// Copies outputs to shared memory.
     pub(super) outward: Stream,
 }
 
-/// When a batch arrived, began, ended and left.
+/// The moments at which a batch arrived, began, ended and left.
 pub(super) struct BatchEvents {
     arrived: Event,
     began: Event,
@@ -25,17 +25,17 @@ pub(super) struct BatchEvents {
     left: Event,
 }
 
-/// Where a batch lies on the GPU while it is on its way.
+/// Where a batch lies on the GPU on its way in and out.
 pub(super) struct Slot {
     pub(super) stage: Buffer,
     pub(super) events: BatchEvents,
 }
 
-/// A slot, and where its batch comes from and goes to.
+/// A slot, with the layout and the address of its batch in shared memory.
 pub(super) struct PlacedSlot<'a> {
     pub(super) form: &'a Form,
     pub(super) slot: &'a Slot,
-    /// Where it begins in shared memory.
+    /// The address of the slot in shared memory.
     pub(super) start: u64,
 }
 
@@ -46,7 +46,7 @@ impl BatchEvents {
         Ok(Self { arrived, began, ended, left })
     }
 
-    /// Waits until the batch has left; the milliseconds that it ran.
+    /// Waits until the batch has left. Returns the milliseconds that it ran.
     pub(super) fn wait(&self) -> Result<f32, CudaError> {
         self.left.wait().and_then(|()| self.ended.since(&self.began))
     }
