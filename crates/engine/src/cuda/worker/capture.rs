@@ -40,7 +40,7 @@ pub(super) struct Capture {
 
 impl Capturer {
     /// Makes another session.
-    pub(super) fn runner(&self) -> Result<StreamSession, EngineError> {
+    pub(super) fn session(&self) -> Result<StreamSession, EngineError> {
         let stream = Stream::new()?;
         let session = (self.open)(&stream)?;
         let mut options = RunOptions::new().map_err(failed)?;
@@ -55,11 +55,11 @@ impl Capturer {
     /// same time would save hardly anything: cuDNN compiles for one thread at a time.
     pub(super) fn capture(
         &self,
-        runner: &mut StreamSession,
+        stream_session: &mut StreamSession,
         size: usize,
     ) -> Result<Capture, EngineError> {
         let batch = (self.signature.max_batch > 0).then_some(size);
-        let StreamSession { session, stream, options } = runner;
+        let StreamSession { session, stream, options } = stream_session;
         let binding = Binding::new(session, self.gpu, batch, &self.inputs, &self.outputs);
         let binding = binding.map_err(failed)?;
         let mut run = || {

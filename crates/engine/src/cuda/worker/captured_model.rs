@@ -18,7 +18,7 @@ use crate::{EngineError, Signature, TensorSpec};
 pub(super) struct CapturedModel {
     // Fields are dropped in this order: graphs refer to the session's memory.
     sizes: BTreeMap<usize, CapturedSize>,
-    runner: StreamSession,
+    session: StreamSession,
     /// A second session that captures the same sizes as the first, to tell which kernels belong to
     /// one session only.
     witness: Option<StreamSession>,
@@ -39,7 +39,7 @@ struct CapturedSize {
     runs: u64,
     _binding: Binding,
     /// Its own session, where each size has one.
-    _runner: Option<StreamSession>,
+    _session: Option<StreamSession>,
 }
 
 /// A capture, and its executable form on a share. Locked while it is made executable.
@@ -59,9 +59,9 @@ pub(super) struct ReadyGraph {
 
 /// A model has few sizes if one takes longer than this to settle, because kernels are compiled for
 /// it.
-const SLOW: Duration = Duration::from_millis(1_500);
+const SLOW_SETTLING: Duration = Duration::from_millis(1_500);
 /// How many runs of a batch are timed to compare tunings.
-const TIMED: usize = 10;
+const TIMED_RUNS: usize = 10;
 
 impl CapturedModel {
     /// A model whose sessions `open` makes.
@@ -92,7 +92,7 @@ impl CapturedModel {
         };
         Ok(Self {
             sizes: BTreeMap::new(),
-            runner: capturer.runner()?,
+            session: capturer.session()?,
             witness: None,
             capturer,
             apart: false,
@@ -127,7 +127,7 @@ impl CapturedModel {
     ) -> Result<(), EngineError> {
         if known == Some(Granularity::Coarse) {
             // Only models with compiled kernels have few sizes.
-            let capture = self.capturer.capture(&mut self.runner, size)?;
+            let capture = self.capturer.capture(&mut self.session, size)?;
             self.apart = true;
             self.sizes.insert(size, CapturedSize::new(capture, None));
             self.granularity = Granularity::Coarse;
@@ -142,9 +142,9 @@ impl CapturedModel {
     /// model may run meanwhile.
     pub(super) fn capture(&mut self, size: usize) -> Result<Duration, EngineError> {
         let size = self.size_of(size);
-        let (capture, runner) = if self.apart {
-            let mut runner = self.capturer.runner()?;
-            (self.capturer.capture(&mut runner, size)?, Some(runner))
+        let (capture, session) = if self.apart {
+            let mut session = self.capturer.session()?;
+            (self.capturer.capture(&mut session, size)?, Some(session))
         } else {
             let capture = self.capture_together(size);
             // After an error the common session runs no other size, so that the kernels that it has
@@ -156,13 +156,13 @@ impl CapturedModel {
             (capture?, None)
         };
         let settling = capture.settling;
-        self.sizes.insert(size, CapturedSize::new(capture, runner));
+        self.sizes.insert(size, CapturedSize::new(capture, session));
         Ok(settling)
     }
 
     /// Captures a size in the common session, which is used until kernels are compiled for a size.
     fn capture_together(&mut self, size: usize) -> Result<Capture, EngineError> {
-        let mut capture = self.capturer.capture(&mut self.runner, size)?;
+        let mut capture = self.capturer.capture(&mut self.session, size)?;
         let alone = capture.graphs[0].kernels_alone()?;
         if alone.is_empty() {
             return Ok(capture);
@@ -171,7 +171,7 @@ impl CapturedModel {
         // for a session are not.
         let witness = match &mut self.witness {
             Some(witness) => witness,
-            none => none.insert(self.capturer.runner()?),
+            none => none.insert(self.capturer.session()?),
         };
         let seen = self.capturer.capture(witness, size)?;
         self.apart = seen.graphs[0].kernels_alone()? != alone;
@@ -187,14 +187,14 @@ impl CapturedModel {
         let exec = twin.graph.ready(device.context())?;
         drop(twin);
         let (first, last) = (Event::new()?, Event::new()?);
-        exec.launch(&self.runner.stream)?;
-        self.runner.stream.record(&first)?;
-        for _ in 0..TIMED {
-            exec.launch(&self.runner.stream)?;
+        exec.launch(&self.session.stream)?;
+        self.session.stream.record(&first)?;
+        for _ in 0..TIMED_RUNS {
+            exec.launch(&self.session.stream)?;
         }
-        self.runner.stream.record(&last)?;
+        self.session.stream.record(&last)?;
         last.wait()?;
-        Ok(last.since(&first)? / TIMED as f32)
+        Ok(last.since(&first)? / TIMED_RUNS as f32)
     }
 
     /// The executable graph for a batch of `size` items on a share.
@@ -252,10 +252,10 @@ impl ReadyGraph {
 }
 
 impl CapturedSize {
-    fn new(capture: Capture, runner: Option<StreamSession>) -> Self {
+    fn new(capture: Capture, session: Option<StreamSession>) -> Self {
         let Capture { graphs, binding, .. } = capture;
         let twins = graphs.map(|graph| Arc::new(Mutex::new(Twin { graph, ready: None })));
-        Self { twins, runs: 0, _binding: binding, _runner: runner }
+        Self { twins, runs: 0, _binding: binding, _session: session }
     }
 
     /// The graph that is executable on a share. A locked twin is still being made executable.
@@ -299,7 +299,7 @@ pub(super) fn make_ready(
 /// Which sizes a model has. `apart` says that kernels are compiled for each size; `settling` is how
 /// long one size took to settle.
 fn granularity(apart: bool, settling: Duration) -> Granularity {
-    if apart && settling > SLOW { Granularity::Coarse } else { Granularity::Fine }
+    if apart && settling > SLOW_SETTLING { Granularity::Coarse } else { Granularity::Fine }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub(super) fn exit_if_fatal(error: &CudaError) {
     }
 }
 
+/// Ends the process.
 pub(super) fn exit_broken(error: &CudaError) {
     eprintln!("fermata gpu-worker: {error}");
     std::process::exit(70);

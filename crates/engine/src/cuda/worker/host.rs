@@ -165,7 +165,7 @@ impl Host {
         known: Option<Granularity>,
         candidates: &[(Tuning, f32)],
     ) -> Result<Option<(Tuning, CapturedModel)>, EngineError> {
-        let size = TRIED.min(form.largest);
+        let size = TRIED_SIZE.min(form.largest);
         let mut best: Option<(f32, Tuning, CapturedModel)> = None;
         let mut wrong = None;
         for &(tuning, worth) in candidates {
@@ -239,7 +239,7 @@ impl Drop for Busy<'_> {
 }
 
 /// The batch size at which tunings are compared.
-const TRIED: usize = 8;
+const TRIED_SIZE: usize = 8;
 
 impl HostedModel {
     /// The layout of batches, a slot of the GPU, and the address of the slot in shared memory.
@@ -340,7 +340,7 @@ impl HostedModel {
     }
 
     /// Frees its memory. The slots stay until the last batch that uses them has ended.
-    pub(super) fn give_back(&self) {
+    pub(super) fn free(&self) {
         let _moving = self.hold();
         *self.captured.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = None;

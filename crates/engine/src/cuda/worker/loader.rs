@@ -47,7 +47,8 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    pub(super) fn load(&self, work: &Receiver<Job>) {
+    /// Runs a thread until the process ends.
+    pub(super) fn run(&self, work: &Receiver<Job>) {
         let Self { device, host, streams, current, responder, started } = self;
         let mut presses = HashMap::new();
         if let Err(error) = device.set_current() {
@@ -79,7 +80,7 @@ impl Loader {
                 Job::Forget { id, hosted } => {
                     // Batches of it may still run.
                     let _ = streams.outward.wait();
-                    hosted.give_back();
+                    hosted.free();
                     responder.answer(id, Ok(Reply::Done));
                 }
                 Job::Press { id, what, time } => {

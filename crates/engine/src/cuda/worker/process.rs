@@ -64,7 +64,7 @@ pub fn work(gpu: usize, folders: &[PathBuf]) -> Result<(), EngineError> {
             responder: responder.clone(),
             started: started.clone(),
         };
-        spawn(name, move || loader.load(&work))?;
+        spawn(name, move || loader.run(&work))?;
     }
     let (moves, orders) = channel();
     spawn("mover", {
@@ -83,7 +83,7 @@ pub fn work(gpu: usize, folders: &[PathBuf]) -> Result<(), EngineError> {
     let mut line = Vec::new();
     // The worker ends with its socket, after an error too.
     while let Ok(Some(Ask { id, what })) = wire::read(&mut lines, &mut line) {
-        reader.take(id, what);
+        reader.handle(id, what);
     }
     Ok(())
 }

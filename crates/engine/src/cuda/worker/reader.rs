@@ -34,7 +34,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn take(&mut self, id: u64, what: Question) {
+    /// Answers a question, begins its batch, or hands it to another thread.
+    pub(super) fn handle(&mut self, id: u64, what: Question) {
         match what {
             Question::Load { model, file, threads, memory } => {
                 self.hand_over(Job::Load { id, model, file, threads, memory });
