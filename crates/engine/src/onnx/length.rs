@@ -45,14 +45,14 @@ pub(super) fn find(file: &Specs) -> Option<Length> {
 #[derive(Clone, PartialEq, Eq)]
 enum Symbol {
     Name(String),
-    Place(usize),
+    Index(usize),
 }
 
 impl Symbol {
     fn new(axes: &Axes, at: usize) -> Self {
         match axes.get(at).filter(|name| !name.is_empty()) {
             Some(name) => Self::Name(name.clone()),
-            None => Self::Place(at),
+            None => Self::Index(at),
         }
     }
 }
@@ -96,10 +96,10 @@ mod tests {
 
     /// A tensor by its name, type and axes. An axis is a number, `?` for a free one without a name,
     /// or a name.
-    type Told<'a> = (&'a str, DataType, &'a str);
+    type Declared<'a> = (&'a str, DataType, &'a str);
 
-    fn side(told: &[Told<'_>]) -> (Vec<TensorSpec>, Vec<Axes>) {
-        let one = |&(name, datatype, axes): &Told<'_>| {
+    fn side(declared: &[Declared<'_>]) -> (Vec<TensorSpec>, Vec<Axes>) {
+        let one = |&(name, datatype, axes): &Declared<'_>| {
             let words: Vec<&str> = axes.split_whitespace().collect();
             let shape = words.iter().map(|word| word.parse().unwrap_or(-1)).collect();
             let named = |word: &&str| match word.parse::<i64>().is_ok() || *word == "?" {
@@ -109,10 +109,10 @@ mod tests {
             let spec = TensorSpec { name: name.to_owned(), datatype, shape };
             (spec, words.iter().map(named).collect())
         };
-        told.iter().map(one).unzip()
+        declared.iter().map(one).unzip()
     }
 
-    fn find_in(inputs: &[Told<'_>], outputs: &[Told<'_>]) -> Option<Length> {
+    fn find_in(inputs: &[Declared<'_>], outputs: &[Declared<'_>]) -> Option<Length> {
         let ((inputs, input_axes), (outputs, output_axes)) = (side(inputs), side(outputs));
         let axes = AxisNames { inputs: input_axes, outputs: output_axes };
         find(&Specs { inputs, outputs, axes })
