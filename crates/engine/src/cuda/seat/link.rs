@@ -1,4 +1,5 @@
-//! The line to a worker: questions go out, answers come back in any order, and all of them come to an end when the worker does.
+//! The connection to a worker. Questions go out, answers come back in any order, and every question
+//! fails when the worker ends.
 
 use std::collections::HashMap;
 use std::io::BufReader;
@@ -12,12 +13,12 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use super::wire::{self, Answer, Ask, Question, Reply};
 use crate::EngineError;
+use crate::cuda::wire::{self, Answer, Ask, Question, Reply};
 
 type Result<T> = std::result::Result<T, EngineError>;
 
-/// The line to one worker process.
+/// The connection to one worker process.
 pub(super) struct Link {
     socket: Mutex<UnixStream>,
     asked: Mutex<HashMap<u64, Sender<Result<Reply>>>>,
@@ -26,7 +27,11 @@ pub(super) struct Link {
     child: Mutex<Child>,
 }
 
-/// An answer that will come.
+/// A batch that takes longer than this is on a device that hangs. The first batch of a size may
+/// wait for a compiler.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// An answer that has not come yet.
 pub(super) struct Pending(Receiver<Result<Reply>>);
 
 impl Pending {
@@ -40,7 +45,7 @@ fn lost() -> EngineError {
 }
 
 impl Link {
-    /// To a process that has the other end of the socket.
+    /// Connects to a process that has the other end of the socket.
     pub(super) fn new(socket: UnixStream, child: Child) -> std::io::Result<Arc<Self>> {
         let answers = socket.try_clone()?;
         let link = Arc::new(Self {
@@ -57,12 +62,12 @@ impl Link {
         Ok(link)
     }
 
-    /// Asks, and waits for the answer.
+    /// Asks a question and waits for the answer.
     pub(super) fn ask(&self, what: Question) -> Result<Reply> {
         self.ask_later(what)?.wait()
     }
 
-    /// Waits for an answer that comes soon from a worker that is well; one that is not is ended.
+    /// Waits for an answer. A worker that does not answer within `patience` is killed.
     pub(super) fn wait_for(&self, pending: Pending, patience: Duration) -> Result<Reply> {
         match pending.0.recv_timeout(patience) {
             Ok(answer) => answer,
@@ -74,7 +79,7 @@ impl Link {
         }
     }
 
-    /// Asks; the answer can be waited for.
+    /// Asks a question, without waiting for the answer.
     pub(super) fn ask_later(&self, what: Question) -> Result<Pending> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = bounded(1);
@@ -83,7 +88,8 @@ impl Link {
             let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
             wire::write(&mut *socket, &Ask { id, what })
         };
-        // Whoever listens sees the end of the worker, and lets all questions go; but one may have come after that.
+        // The listening thread fails all open questions when the worker ends, but this question may
+        // have been added after that.
         if said.is_err() || self.is_lost() {
             self.asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
             return Err(lost());
@@ -95,13 +101,14 @@ impl Link {
         self.lost.load(Ordering::SeqCst)
     }
 
-    /// Ends the worker.
+    /// Kills the worker.
     pub(super) fn end(&self) {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = socket.shutdown(Shutdown::Both);
         drop(socket);
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        // It may be stuck in the driver, where it hears nothing. If it has ended already, there is nothing to do.
+        // The worker may be stuck in the driver, where it does not read its socket. If it has ended
+        // already, there is nothing to kill.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -112,7 +119,7 @@ impl Link {
         while let Ok(Some(Answer { id, what })) = wire::read(&mut lines, &mut line) {
             let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
             if let Some(asked) = asked {
-                // Whoever asked may not wait for it.
+                // The asking thread may have stopped waiting.
                 let _ = asked.send(what.map_err(|failure| EngineError::Run(failure.reason)));
             }
         }
@@ -120,4 +127,9 @@ impl Link {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.end();
     }
+}
+
+/// The error for an answer of the wrong kind.
+pub(super) fn unexpected(reply: &Reply) -> EngineError {
+    EngineError::Run(format!("the worker gave an unexpected answer: {reply:?}"))
 }

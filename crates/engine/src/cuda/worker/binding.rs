@@ -11,19 +11,19 @@ use ort::{AsPointer, Error, sys};
 
 use crate::{DataType, TensorSpec};
 
-/// Inputs and outputs of one batch size. What it is bound to lives longer.
+/// The inputs and outputs of one batch size. The owner keeps the memory that they are bound to.
 pub(super) struct Binding {
     binding: *mut sys::OrtIoBinding,
     values: Vec<*mut sys::OrtValue>,
 }
 
-// SAFETY: it is used by one thread at a time, any thread.
+// SAFETY: one thread at a time uses it, and any thread may.
 unsafe impl Send for Binding {}
 
-/// A tensor of the model, and where its data lies on the GPU.
+/// A tensor of the model, and the address of its data on the GPU.
 pub(super) struct Bound {
     pub(super) spec: TensorSpec,
-    pub(super) place: u64,
+    pub(super) address: u64,
 }
 
 impl Binding {
@@ -36,10 +36,11 @@ impl Binding {
         outputs: &[Bound],
     ) -> Result<Self, Error> {
         let mut binding = null_mut();
-        // SAFETY: it writes one handle. The session outlives the binding: whoever has one has both.
+        // SAFETY: the call writes one handle. The owner of a binding has its session too, and drops
+        // it later.
         let status =
             unsafe { (ort::api().CreateIoBinding)(session.ptr().cast_mut(), &raw mut binding) };
-        // SAFETY: the status is the library's, and nobody else frees it.
+        // SAFETY: the library made the status, and nothing else frees it.
         unsafe { Error::result_from_status(status) }?;
         let mut bound = Self { binding, values: Vec::new() };
         let memory = MemoryInfo::new(
@@ -49,18 +50,18 @@ impl Binding {
             MemoryType::Default,
         )?;
         for (bind, tensors) in [(ort::api().BindInput, inputs), (ort::api().BindOutput, outputs)] {
-            for Bound { spec, place } in tensors {
+            for Bound { spec, address } in tensors {
                 let shape: Vec<i64> = size
                     .map(|size| size as i64)
                     .into_iter()
                     .chain(spec.shape.iter().copied())
                     .collect();
-                let value = bound.value(&memory, *place, spec.datatype, &shape)?;
+                let value = bound.value(&memory, *address, spec.datatype, &shape)?;
                 let name = CString::new(spec.name.as_str())
                     .map_err(|error| Error::new(error.to_string()))?;
-                // SAFETY: all three are there.
+                // SAFETY: binding, name and value exist.
                 let status = unsafe { bind(bound.binding, name.as_ptr(), value) };
-                // SAFETY: the status is the library's, and nobody else frees it.
+                // SAFETY: the library made the status, and nothing else frees it.
                 unsafe { Error::result_from_status(status) }?;
             }
         }
@@ -70,18 +71,18 @@ impl Binding {
     fn value(
         &mut self,
         memory: &MemoryInfo<'_>,
-        place: u64,
+        address: u64,
         datatype: DataType,
         shape: &[i64],
     ) -> Result<*const sys::OrtValue, Error> {
         let elements = crate::Tensor::elements(shape).unwrap_or(0);
         let bytes = elements * datatype.size().unwrap_or(0);
         let mut value = null_mut();
-        // SAFETY: there are as many bytes at that place of the GPU, for as long as this binding is used.
+        // SAFETY: the GPU has that many bytes at the address, for as long as this binding is used.
         let status = unsafe {
             (ort::api().CreateTensorWithDataAsOrtValue)(
                 memory.ptr(),
-                place as *mut _,
+                address as *mut _,
                 bytes,
                 shape.as_ptr(),
                 shape.len(),
@@ -89,7 +90,7 @@ impl Binding {
                 &raw mut value,
             )
         };
-        // SAFETY: the status is the library's, and nobody else frees it.
+        // SAFETY: the library made the status, and nothing else frees it.
         unsafe { Error::result_from_status(status) }?;
         self.values.push(value);
         Ok(value)
@@ -102,16 +103,16 @@ impl Binding {
         options: &RunOptions<NoSelectedOutputs>,
     ) -> Result<(), Error> {
         let run = ort::api().RunWithBinding;
-        // SAFETY: it was made for this session, and what it is bound to is there.
+        // SAFETY: the binding was made for this session, and the memory that it is bound to exists.
         let status = unsafe { run(session.ptr_mut(), options.ptr(), self.binding) };
-        // SAFETY: the status is the library's, and nobody else frees it.
+        // SAFETY: the library made the status, and nothing else frees it.
         unsafe { Error::result_from_status(status) }
     }
 }
 
 impl Drop for Binding {
     fn drop(&mut self) {
-        // SAFETY: each was made once and is released once; the values are not used by the binding any more.
+        // SAFETY: each was made once and is released once; the binding no longer uses the values.
         unsafe {
             (ort::api().ReleaseIoBinding)(self.binding);
             self.values.iter().for_each(|&value| (ort::api().ReleaseValue)(value));

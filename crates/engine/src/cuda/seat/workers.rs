@@ -1,4 +1,5 @@
-//! Starts worker processes, and asks for the GPUs of this machine without loading anything of CUDA here.
+//! Starts worker processes, and asks one for the GPUs of this machine, so that nothing of CUDA is
+//! loaded here.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -10,41 +11,40 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::link::Link;
 use super::mps::Mps;
-use super::provider::Tunings;
-use super::seat::WorkerSeat;
-use crate::{EngineError, Gpu, Seat};
+use super::tunings::Tunings;
+use crate::{EngineError, Gpu};
 
-/// How workers are started: the program itself, in another role.
+/// Starts workers: the same program as the server, with another subcommand.
 pub struct Workers {
     program: PathBuf,
     folders: Vec<PathBuf>,
     mps: Mutex<Option<Mps>>,
     pub(super) tunings: Tunings,
-    /// Seats that are not closed.
+    /// Seats that are open.
     seats: AtomicUsize,
 }
 
-/// Of the linker.
+/// Where the dynamic linker looks.
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
-/// Where NVIDIA's packages put CUDA.
+/// Where NVIDIA's packages install CUDA.
 const CUDA_FOLDERS: [&str; 2] =
     ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];
 
-/// The hidden subcommand.
+/// The hidden subcommand that makes the program a worker.
 pub const SUBCOMMAND: &str = "gpu-worker";
 
 impl Workers {
-    /// Workers of this program, which find ONNX Runtime in one of the folders.
+    /// Workers that run this program, and look for ONNX Runtime in these folders.
     pub fn new<P: AsRef<Path>>(
         folders: impl IntoIterator<Item = P>,
     ) -> Result<Arc<Self>, EngineError> {
         let program = std::env::current_exe().map_err(|error| {
-            EngineError::Library(format!("this program is not to be found: {error}"))
+            EngineError::Library(format!("the path of this program cannot be found: {error}"))
         })?;
         Ok(Self::of(program, folders))
     }
 
-    /// Workers of another program, which takes the same subcommand.
+    /// Workers that run another program, which has the same subcommand.
     pub fn of<P: AsRef<Path>>(program: PathBuf, folders: impl IntoIterator<Item = P>) -> Arc<Self> {
         let folders = folders.into_iter().map(|folder| folder.as_ref().to_owned()).collect();
         Arc::new(Self {
@@ -73,7 +73,8 @@ impl Workers {
             .map_err(|error| wrong(format!("the list of GPUs cannot be read: {error}")))
     }
 
-    /// From now on, seats on one GPU run at the same time. Without it they take turns.
+    /// From now on, seats on one GPU run at the same time. Without it, the GPU alternates between
+    /// them.
     pub fn run_side_by_side(&self) -> Result<(), EngineError> {
         let mut mps = self.mps.lock().unwrap_or_else(PoisonError::into_inner);
         if mps.is_none() {
@@ -82,19 +83,14 @@ impl Workers {
         Ok(())
     }
 
-    /// A seat on a GPU, which is whole at first.
-    pub fn seat(self: &Arc<Self>, gpu: &Gpu) -> Result<Arc<dyn Seat>, EngineError> {
-        Ok(Arc::new(WorkerSeat::start(self.clone(), gpu.clone())?))
-    }
-
-    /// A seat was opened.
-    pub(super) fn open(&self) {
+    /// Counts a seat that was opened.
+    pub(super) fn seat_opened(&self) {
         self.seats.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A seat was closed, and its worker has ended. With the last of them goes what lets them run side by side: whoever holds this may live on to
-    /// the end of the process, and would leave it behind.
-    pub(super) fn close(&self) {
+    /// Counts a seat whose worker has ended. The last one stops MPS: this value may live until the
+    /// process ends, and would leave the service running.
+    pub(super) fn seat_closed(&self) {
         if self.seats.fetch_sub(1, Ordering::SeqCst) == 1 {
             drop(self.mps.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
@@ -108,7 +104,7 @@ impl Workers {
         let mut command = self.command();
         command.arg("--gpu").arg(gpu.index.to_string());
         if let Some(mps) = &*self.mps.lock().unwrap_or_else(PoisonError::into_inner) {
-            mps.tell(&mut command);
+            mps.connect(&mut command);
         }
         let theirs = Stdio::from(std::os::fd::OwnedFd::from(theirs));
         let child = command.stdin(theirs).stdout(Stdio::null()).spawn().map_err(wrong)?;
@@ -126,12 +122,14 @@ impl Workers {
 }
 
 impl Workers {
-    /// Where a worker's linker looks: ONNX Runtime's CUDA provider names the libraries of CUDA, and not where they are.
+    /// The search path of a worker's linker. ONNX Runtime's CUDA provider names the libraries of
+    /// CUDA without a path.
     fn library_path(&self) -> OsString {
         let said = std::env::var_os(LIBRARY_PATH).unwrap_or_default();
         let known = CUDA_FOLDERS.into_iter().map(PathBuf::from).filter(|folder| folder.is_dir());
         let all = self.folders.iter().cloned().chain(std::env::split_paths(&said)).chain(known);
-        // A folder whose name has a colon cannot be said; the others are lost with it, and the linker says what it misses.
+        // A folder name with a colon makes the whole path invalid. The linker then reports which
+        // library it misses.
         std::env::join_paths(all).unwrap_or(said)
     }
 }

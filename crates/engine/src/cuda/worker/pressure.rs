@@ -1,14 +1,15 @@
-//! Presses on what the shares of a GPU have in common: a kernel that reads, as fast as its share can, memory that fits into the L2
-//! cache, or memory that does not.
+//! Keeps what the shares of a GPU have in common busy: a kernel reads memory that fits into the L2
+//! cache, or memory that does not, as fast as its share can.
 
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
-use super::driver::{Buffer, CudaError, Event, Kernel, Stream};
 use crate::Pressure;
+use crate::cuda::driver::{Buffer, CudaError, Event, Kernel, Stream};
 
-/// Each thread reads sixteen bytes at a time, past the first cache, and goes on by as many as there are threads. The sum is written
-/// only if it is a number that it is not, so that no read can be left out.
+/// Each thread reads 16 bytes at a time, past the L1 cache, and strides by the number of threads.
+/// The sum is stored only if it equals a number that it never equals, so that the compiler cannot
+/// remove a read.
 const PTX: &CStr = c"
 .version 7.0
 .target sm_70
@@ -58,25 +59,26 @@ OUT:
     ret;
 }";
 
-/// Bytes of one word that a thread reads.
+/// Bytes that a thread reads at a time.
 const WORD: u64 = 16;
 const THREADS: u32 = 256;
-/// A block for each place where one could run: eight on each multiprocessor.
+/// As many blocks as can run at once: eight on each multiprocessor.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
-/// What to read, and how often in one launch: about a hundred microseconds of work on a whole GPU.
+/// How many bytes to read, and how often in one launch. A launch is about 100 microseconds of work
+/// on a whole GPU.
 fn plan(what: Pressure) -> (u64, u64) {
     match what {
-        // A quarter of an H200's cache, which others use too.
+        // A quarter of the L2 cache of an H200, which other shares use too.
         Pressure::L2 => (16 << 20, 32),
-        // Many times any cache.
+        // Many times the size of any cache.
         Pressure::Dram => (1 << 30, 1),
     }
 }
 
-/// A kernel with its memory.
+/// The kernel with its memory.
 #[derive(Debug)]
-pub(super) struct Press {
+pub(super) struct PressureKernel {
     kernel: Kernel,
     memory: Buffer,
     sink: Buffer,
@@ -84,14 +86,14 @@ pub(super) struct Press {
     rounds: u64,
 }
 
-impl Press {
+impl PressureKernel {
     pub(super) fn new(what: Pressure) -> Result<Self, CudaError> {
         let (bytes, rounds) = plan(what);
         let (kernel, memory) = (Kernel::new(PTX, c"press")?, Buffer::new(bytes as usize)?);
         Ok(Self { kernel, memory, sink: Buffer::new(4)?, bytes, rounds })
     }
 
-    /// Presses for so long; gives the bytes a second.
+    /// Runs for about `time`. Returns the bytes read per second.
     pub(super) fn run(
         &self,
         stream: &Stream,
@@ -99,14 +101,15 @@ impl Press {
         time: Duration,
     ) -> Result<f64, CudaError> {
         let grid = (multiprocessors * BLOCKS_PER_MULTIPROCESSOR, THREADS);
-        let arguments = [self.memory.place, self.bytes / WORD, self.rounds, self.sink.place];
+        let arguments = [self.memory.address, self.bytes / WORD, self.rounds, self.sink.address];
         let (first, last) = (Event::new()?, Event::new()?);
         self.kernel.launch(stream, grid, &arguments)?;
         stream.record(&first)?;
         let began = Instant::now();
         let mut launches = 0_u64;
         while began.elapsed() < time {
-            // A few at a time: the device is never without work, and the end is not long after the time.
+            // Four launches at a time keep the device busy, and the last of them ends soon after
+            // `time`.
             for _ in 0..4 {
                 self.kernel.launch(stream, grid, &arguments)?;
                 launches += 1;

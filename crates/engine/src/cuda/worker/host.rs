@@ -10,14 +10,13 @@ use std::time::Instant;
 use bytes::Bytes;
 use ort::environment::Environment;
 
-use super::driver::{Buffer, CudaError, Device, Pinned, Stream};
-use super::mover::Current;
-use super::net::Net;
-use super::provider::{Tuning, open};
-use super::region::Region;
-use super::wire::{Form, Grain, Head, Reply};
-use super::worker::{Lanes, Marks};
-use crate::onnx::{compatible, file, library};
+use super::captured_model::CapturedModel;
+use super::provider::open;
+use super::share::CurrentShare;
+use super::streams::{BatchEvents, BatchStreams, PlacedSlot, Slot};
+use crate::cuda::driver::{Buffer, CudaError, Device, Pinned, Stream};
+use crate::cuda::wire::{Form, Granularity, Head, Region, Reply, Tuning};
+use crate::onnx::{compatible, file, library, specs};
 use crate::{EngineError, Inputs, Session, Signature, Source, Tensor};
 
 /// The models of a worker, by the number that the server gave them.
@@ -25,46 +24,42 @@ pub(super) struct Host {
     gpu: usize,
     device: Device,
     environment: Environment,
-    models: Mutex<HashMap<u32, Arc<Hosted>>>,
+    models: Mutex<HashMap<u32, Arc<HostedModel>>>,
 }
 
-/// A model.
-pub(super) struct Hosted {
+/// A model of a worker.
+pub(super) struct HostedModel {
     source: Source,
-    /// What it runs with, if it could be captured. Held for moments, but while a size is captured.
-    net: Mutex<Option<Net>>,
-    /// A size is being captured.
+    /// What runs its batches, if it could be captured. Locked for moments only, except while a size
+    /// is captured.
+    captured: Mutex<Option<CapturedModel>>,
+    /// Whether a size is being captured.
     busy: AtomicBool,
-    /// Whoever makes it ready on another share has this, and whoever gives it back: graphs refer to what a session has loaded.
+    /// Locked while graphs are made executable on another share, and while the model is dropped:
+    /// graphs refer to what its session has loaded.
     moving: Mutex<()>,
-    /// What it runs with otherwise.
+    /// What runs its batches otherwise.
     plain: Mutex<Option<Box<dyn Session>>>,
-    opened: OnceLock<Opened>,
+    memory: OnceLock<BatchMemory>,
 }
 
-struct Opened {
+struct BatchMemory {
     form: Form,
     slots: Vec<Slot>,
-    // In this order: what is pinned is unpinned before it is unmapped.
+    // Fields are dropped in this order: memory is unpinned before it is unmapped.
     _pinned: Option<Pinned>,
     region: Region,
 }
 
-/// How a model is to be made ready.
+/// How to make a model ready.
 pub(super) struct Opening {
     pub(super) signature: Signature,
-    /// The memory through which its batches come and go,
+    /// The shared memory through which its batches come and go.
     pub(super) region: PathBuf,
-    /// and how they lie there.
+    /// The layout of batches there.
     pub(super) form: Form,
-    /// The way to run it and the sizes to capture, where that was found out before.
-    pub(super) known: Option<(Tuning, Grain)>,
-}
-
-/// Where a batch lies on the GPU while it is on its way.
-pub(super) struct Slot {
-    pub(super) stage: Buffer,
-    pub(super) marks: Marks,
+    /// The tuning and the sizes to capture, if another seat has found them.
+    pub(super) known: Option<(Tuning, Granularity)>,
 }
 
 impl Host {
@@ -77,7 +72,7 @@ impl Host {
         Ok(Self { gpu, device, environment, models: Mutex::default() })
     }
 
-    pub(super) fn find(&self, model: u32) -> Option<Arc<Hosted>> {
+    pub(super) fn find(&self, model: u32) -> Option<Arc<HostedModel>> {
         self.lock().get(&model).cloned()
     }
 
@@ -85,11 +80,12 @@ impl Host {
         self.lock().remove(&model);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<Hosted>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<HostedModel>>> {
         self.models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads a model, as far as its signature: on the processor, which takes no memory of the GPU.
+    /// Reads a model, far enough to know its signature. It is read on the processor, which takes no
+    /// memory of the GPU.
     pub(super) fn load(
         &self,
         model: u32,
@@ -100,89 +96,92 @@ impl Host {
         let source = Source { file, threads, memory };
         let wrong = |reason| EngineError::Load { file: source.file.clone(), reason };
         let read = file::read(&self.environment, &source).map_err(wrong)?;
-        let signature = file::signature(file::specs(&read).map_err(wrong)?);
+        let signature = file::signature(specs::read(&read).map_err(wrong)?);
         drop(read);
-        let hosted = Hosted {
+        let hosted = HostedModel {
             source,
-            net: Mutex::default(),
+            captured: Mutex::default(),
             busy: AtomicBool::new(false),
             moving: Mutex::default(),
             plain: Mutex::default(),
-            opened: OnceLock::new(),
+            memory: OnceLock::new(),
         };
         self.lock().insert(model, Arc::new(hosted));
         Ok(signature)
     }
 
-    /// Makes a model ready; in which way and for which sizes it is captured, if it is.
+    /// Makes a model ready. Returns its tuning and the sizes that are captured, if it can be
+    /// captured.
     pub(super) fn open(
         &self,
-        hosted: &Hosted,
+        hosted: &HostedModel,
         what: Opening,
-    ) -> Result<Option<(Tuning, Grain)>, EngineError> {
+    ) -> Result<Option<(Tuning, Granularity)>, EngineError> {
         let Opening { signature, region, form, known } = what;
         let wrong = |reason| EngineError::Load { file: hosted.source.file.clone(), reason };
         let region =
             Region::open(&region, form.bytes()).map_err(|error| wrong(error.to_string()))?;
         let fixed = Form::fixed(&signature).as_ref() == Some(&form);
         let (captured, slots, pinned) = if fixed {
-            let grain = known.map(|(_, grain)| grain);
+            let granularity = known.map(|(_, granularity)| granularity);
             let capture =
-                |ways: &[(Tuning, f32)]| self.capture(hosted, &signature, &form, grain, ways);
+                |ways: &[(Tuning, f32)]| self.capture(hosted, &signature, &form, granularity, ways);
             let mut captured = None;
             if let Some((tuning, _)) = known {
-                // What was best elsewhere need not be possible here.
+                // The best tuning of another seat may fail here.
                 captured = capture(&[(tuning, 1.0)]).unwrap_or(None);
             }
             if captured.is_none() {
                 captured = capture(&Tuning::CANDIDATES)?;
             }
-            let Some((tuning, net)) = captured else { return Ok(None) };
-            let captured = (tuning, net.grain());
+            let Some((tuning, model)) = captured else { return Ok(None) };
+            let captured = (tuning, model.granularity());
             let pinned = Pinned::new(region.start(), form.bytes())?;
-            let slot = |_| Ok(Slot { stage: Buffer::new(form.slot)?, marks: Marks::new()? });
+            let slot = |_| Ok(Slot { stage: Buffer::new(form.slot)?, events: BatchEvents::new()? });
             let slots = (0..form.slots).map(slot).collect::<Result<Vec<_>, CudaError>>()?;
-            *hosted.net.lock().unwrap_or_else(PoisonError::into_inner) = Some(net);
+            *hosted.captured.lock().unwrap_or_else(PoisonError::into_inner) = Some(model);
             (Some(captured), slots, Some(pinned))
         } else {
             let source = &hosted.source;
             let session = open(&self.environment, source, self.gpu, Tuning::default(), None);
             let session = session
-                .and_then(|session| crate::onnx::made_ready(session, &signature))
+                .and_then(|session| crate::onnx::make_ready(session, &signature))
                 .map_err(wrong)?;
             *hosted.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
             (None, Vec::new(), None)
         };
-        match hosted.opened.set(Opened { form, slots, _pinned: pinned, region }) {
+        match hosted.memory.set(BatchMemory { form, slots, _pinned: pinned, region }) {
             Ok(()) => Ok(captured),
             Err(_) => Err(wrong("it is open already".to_owned())),
         }
     }
 
-    /// The model in the fastest of some ways to run it; `None`, if it cannot be captured in any.
+    /// The model in the fastest of the candidate tunings; `None` if no tuning can be captured.
     fn capture(
         &self,
-        hosted: &Hosted,
+        hosted: &HostedModel,
         signature: &Signature,
         form: &Form,
-        known: Option<Grain>,
+        known: Option<Granularity>,
         candidates: &[(Tuning, f32)],
-    ) -> Result<Option<(Tuning, Net)>, EngineError> {
-        let size = TRIED.min(form.largest);
-        let mut best: Option<(f32, Tuning, Net)> = None;
+    ) -> Result<Option<(Tuning, CapturedModel)>, EngineError> {
+        let size = TRIED_SIZE.min(form.largest);
+        let mut best: Option<(f32, Tuning, CapturedModel)> = None;
         let mut wrong = None;
         for &(tuning, worth) in candidates {
-            let timed = self.net(hosted, signature, form, tuning).and_then(|mut net| {
-                net.capture_first(size, known)?;
-                Ok((net.time(size, &self.device)?, net))
-            });
+            let timed =
+                self.not_captured_yet(hosted, signature, form, tuning).and_then(|mut model| {
+                    model.capture_first(size, known)?;
+                    Ok((model.time(size, &self.device)?, model))
+                });
             match timed {
-                // To compile its kernels in other ways as well would take too long for what they might gain.
-                Ok((_, net)) if best.is_none() && net.grain() == Grain::Coarse => {
-                    return Ok(Some((tuning, net)));
+                // Compiling its kernels for the other tunings too would take longer than it could
+                // gain.
+                Ok((_, model)) if best.is_none() && model.granularity() == Granularity::Coarse => {
+                    return Ok(Some((tuning, model)));
                 }
-                Ok((ms, net)) if best.as_ref().is_none_or(|(least, ..)| ms < worth * least) => {
-                    best = Some((ms, tuning, net));
+                Ok((ms, model)) if best.as_ref().is_none_or(|(least, ..)| ms < worth * least) => {
+                    best = Some((ms, tuning, model));
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -194,21 +193,21 @@ impl Host {
             }
         }
         match (best, wrong) {
-            (Some((_, tuning, net)), _) => Ok(Some((tuning, net))),
-            // A file that cannot be opened cannot be run as it comes either.
+            (Some((_, tuning, model)), _) => Ok(Some((tuning, model))),
+            // A file that cannot be opened cannot run uncaptured either.
             (None, Some(error @ EngineError::Load { .. })) => Err(error),
             (None, _) => Ok(None),
         }
     }
 
-    /// A model in one way to run it, of which nothing is captured yet.
-    fn net(
+    /// The model in one tuning, with nothing captured yet.
+    fn not_captured_yet(
         &self,
-        hosted: &Hosted,
+        hosted: &HostedModel,
         signature: &Signature,
         form: &Form,
         tuning: Tuning,
-    ) -> Result<Net, EngineError> {
+    ) -> Result<CapturedModel, EngineError> {
         let (environment, source, gpu) =
             (self.environment.clone(), hosted.source.clone(), self.gpu);
         let expected = signature.clone();
@@ -216,14 +215,14 @@ impl Host {
             let wrong = |reason| EngineError::Load { file: source.file.clone(), reason };
             let session = open(&environment, &source, gpu, tuning, Some(stream)).map_err(wrong)?;
             // The file may have been replaced.
-            compatible::check(&file::specs(&session).map_err(wrong)?, &expected).map_err(wrong)?;
+            compatible::check(&specs::read(&session).map_err(wrong)?, &expected).map_err(wrong)?;
             Ok(session)
         };
-        Net::new(Box::new(open), signature.clone(), form, self.gpu)
+        CapturedModel::new(Box::new(open), signature.clone(), form, self.gpu)
     }
 }
 
-/// Says that a model is busy, while this is there.
+/// Marks a model as busy for as long as this value exists.
 struct Busy<'a>(&'a AtomicBool);
 
 impl<'a> Busy<'a> {
@@ -239,41 +238,44 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// The batch size at which ways to run a model are compared.
-const TRIED: usize = 8;
+/// The batch size at which tunings are compared.
+const TRIED_SIZE: usize = 8;
 
-impl Hosted {
-    /// How its batches lie, a slot of the GPU, and where that slot begins in shared memory.
+impl HostedModel {
+    /// The layout of batches, a slot of the GPU, and the address of the slot in shared memory.
     ///
     /// # Panics
     ///
-    /// If it is not open, or there is no such slot.
-    pub(super) fn slot(&self, slot: usize) -> (&Form, &Slot, u64) {
-        let Opened { form, slots, region, .. } = self.opened.get().expect("it is open");
-        (form, &slots[slot], region.start() as u64 + (slot * form.slot) as u64)
+    /// If the model is not open, or there is no such slot.
+    pub(super) fn slot(&self, slot: usize) -> PlacedSlot<'_> {
+        let BatchMemory { form, slots, region, .. } = self.memory.get().expect("it is open");
+        let start = region.start() as u64 + (slot * form.slot) as u64;
+        PlacedSlot { form, slot: &slots[slot], start }
     }
 
-    /// Begins a batch of a size that was never run, or runs one that cannot be captured: what came of it, if it has ended.
+    /// Begins a batch of a size that never ran, or runs a batch that cannot be captured. The reply
+    /// is there if the batch has ended.
     pub(super) fn run_slowly(
         &self,
-        lanes: &Lanes,
+        streams: &BatchStreams,
         (slot, size): (usize, usize),
         heads: Option<Vec<Vec<Head>>>,
-        current: &Current,
+        current: &CurrentShare,
     ) -> Result<Option<Reply>, EngineError> {
         if let Some(heads) = heads {
             return self.run_plainly(slot, &heads).map(Some);
         }
         let _busy = Busy::new(&self.busy);
-        let mut net = self.net.lock().unwrap_or_else(PoisonError::into_inner);
-        let net = net.as_mut().ok_or_else(|| EngineError::Run("it is not open".to_owned()))?;
-        if !net.has(size) {
+        let mut captured = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
+        let model =
+            captured.as_mut().ok_or_else(|| EngineError::Run("it is not open".to_owned()))?;
+        if !model.has(size) {
             // All sizes of a model share its memory.
-            lanes.compute.wait()?;
-            net.capture(size)?;
+            streams.compute.wait()?;
+            model.capture(size)?;
         }
-        // With the model held: the mover may have changed over meanwhile.
-        lanes.begin(self, net, (slot, size), &current.get())?;
+        // The model is still locked here, so the share is read now: the mover may have changed it.
+        streams.begin(model, self.slot(slot), size, &current.get())?;
         Ok(None)
     }
 
@@ -281,7 +283,7 @@ impl Hosted {
         let mut plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
         let session =
             plain.as_mut().ok_or_else(|| EngineError::Run("it is not open".to_owned()))?;
-        let Opened { form, region, .. } = self.opened.get().expect("it is open");
+        let BatchMemory { form, region, .. } = self.memory.get().expect("it is open");
         let start = slot * form.slot;
         let mut at = start + form.inputs[0].at;
         let mut tensor = |head: &Head| {
@@ -312,32 +314,35 @@ impl Hosted {
         Ok(Reply::Ran { ns, heads: Some(heads) })
     }
 
-    /// Keeps it from being given back meanwhile.
+    /// Locks the model against being dropped.
     pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same as `with_net`, unless a size is being captured, which takes long.
-    pub(super) fn with_net_soon<T>(&self, what: impl FnOnce(&mut Net) -> T) -> Option<T> {
+    /// Like `with_captured`, but returns `None` while a size is being captured, which takes long.
+    pub(super) fn with_captured_soon<T>(
+        &self,
+        what: impl FnOnce(&mut CapturedModel) -> T,
+    ) -> Option<T> {
         loop {
-            match self.net.try_lock() {
-                Ok(mut net) => return net.as_mut().map(what),
+            match self.captured.try_lock() {
+                Ok(mut captured) => return captured.as_mut().map(what),
                 Err(_) if self.busy.load(Ordering::SeqCst) => return None,
-                // Whoever has it lets go at once.
+                // The lock is held for a moment only.
                 Err(_) => thread::yield_now(),
             }
         }
     }
 
-    /// Does something with what it runs with, if it was captured.
-    pub(super) fn with_net<T>(&self, what: impl FnOnce(&mut Net) -> T) -> Option<T> {
-        self.net.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(what)
+    /// Applies a function to the captured model, if there is one.
+    pub(super) fn with_captured<T>(&self, what: impl FnOnce(&mut CapturedModel) -> T) -> Option<T> {
+        self.captured.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(what)
     }
 
-    /// Gives its memory back, but for the slots, which go with the last who holds it.
-    pub(super) fn give_back(&self) {
+    /// Frees its memory. The slots stay until the last batch that uses them has ended.
+    pub(super) fn free(&self) {
         let _moving = self.hold();
-        *self.net.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.captured.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

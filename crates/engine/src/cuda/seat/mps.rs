@@ -1,4 +1,5 @@
-//! NVIDIA's multi-process service: with it, workers of one GPU run at the same time; without, they take turns.
+//! NVIDIA's multi-process service (MPS). With it, the workers of one GPU run at the same time;
+//! without it, the GPU alternates between them.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,15 +8,15 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// The service, for our own workers only: other programs on the machine do not see it. It ends with this value.
+/// The service, visible to this server's workers only. It is stopped when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Mps {
     folder: PathBuf,
-    /// Locked for as long as somebody has the service.
+    /// Locked for as long as a process uses the service.
     _lock: File,
 }
 
-/// The beginning of the names of their folders; the number of the process follows.
+/// Folder names begin with this; the number of the process follows.
 const PREFIX: &str = "fermata-mps-";
 const LOCK: &str = "lock";
 
@@ -24,10 +25,10 @@ const PIPES: &str = "CUDA_MPS_PIPE_DIRECTORY";
 const LOGS: &str = "CUDA_MPS_LOG_DIRECTORY";
 
 impl Mps {
-    /// Starts it; the error says what is missing.
+    /// Starts the service; the error says what is missing.
     pub(super) fn start() -> Result<Self, String> {
         let all = std::env::temp_dir();
-        // Whoever was killed has left theirs running.
+        // A killed server leaves its service running.
         drop(left_behind(&all));
         let folder = all.join(format!("{PREFIX}{}", std::process::id()));
         let made = std::fs::create_dir_all(&folder).and_then(|()| {
@@ -49,8 +50,8 @@ impl Mps {
         Err(format!("{CONTROL} cannot be started: {reason}"))
     }
 
-    /// Where a worker finds it.
-    pub(super) fn tell(&self, worker: &mut Command) {
+    /// Tells a worker where the service is.
+    pub(super) fn connect(&self, worker: &mut Command) {
         worker.env(PIPES, &self.folder);
     }
 
@@ -64,7 +65,7 @@ impl Mps {
 
 impl Drop for Mps {
     fn drop(&mut self) {
-        // Where it cannot be asked, it is not there.
+        // If the control program cannot run, the service is not running either.
         if let Ok(mut control) = self.control().stdin(Stdio::piped()).spawn() {
             if let Some(mut words) = control.stdin.take() {
                 let _ = words.write_all(b"quit -t 1\n");
@@ -75,22 +76,23 @@ impl Drop for Mps {
     }
 }
 
-/// The services of processes that are no more: nobody holds their locks. A number would not tell, where containers share a folder.
+/// The services of processes that have ended: their locks are free. The process number in the name
+/// is no proof, because containers may share the folder.
 fn left_behind(all: &Path) -> Vec<Mps> {
     let taken_over = |folder: PathBuf| {
         let name = folder.file_name()?.to_str()?;
         let lock = name.starts_with(PREFIX).then(|| File::open(folder.join(LOCK)))?.ok()?;
         let locked = flock(&lock, FlockOperation::NonBlockingLockExclusive);
-        // Not a moment before: what is dropped is ended.
+        // Only now, because dropping the value stops the service.
         locked.is_ok().then(|| Mps { folder, _lock: lock })
     };
-    // Where nobody may look, there is nothing to be found.
+    // A folder that this process may not read holds no service that it could stop.
     let entries = std::fs::read_dir(all).into_iter().flatten().flatten();
     entries.filter_map(|entry| taken_over(entry.path())).collect()
 }
 
 fn remove(folder: &Path) {
-    // What the service still writes there is of no use to anybody.
+    // An error is of no consequence: the service writes only its own logs there.
     let _ = std::fs::remove_dir_all(folder);
 }
 
@@ -109,7 +111,7 @@ mod tests {
         flock(&locks[1], FlockOperation::NonBlockingLockExclusive).unwrap();
         let left = left_behind(&all);
         assert_eq!(left.iter().map(|left| &left.folder).collect::<Vec<_>>(), [&folder("dead")]);
-        // They end, and what they had is gone.
+        // Dropping them stops the services and removes their folders.
         drop(left);
         assert_eq!(
             ["dead", "alive", "other"].map(|name| folder(name).exists()),

@@ -1,7 +1,8 @@
-//! The part of CUDA's driver that is used, as values that give back what they hold. Nothing of it is loaded before it is asked for.
+//! The part of CUDA's driver that this crate uses, as values that release their handles when they
+//! are dropped. The library is loaded by `start`, not before.
 //!
-//! Handles are numbers that the driver checks; what it cannot check is that memory lives as long as work that was begun with it.
-//! Whoever begins work keeps both.
+//! The driver checks its handles, which are numbers. It cannot check that memory outlives the work
+//! that uses it: the code that begins work keeps the memory until the work has ended.
 
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
@@ -11,30 +12,29 @@ use std::ptr::null_mut;
 
 use cudarc::driver::sys::{self, CUresult};
 
-use super::graph::{Exec, Graph};
 use crate::EngineError;
 
-/// What the driver said.
+/// An error of the driver, with the call that failed.
 #[derive(Clone, Debug)]
-pub(super) struct CudaError {
+pub(crate) struct CudaError {
     what: &'static str,
     code: CUresult,
 }
 
 impl CudaError {
-    /// The driver could do it, but not with this device.
+    /// The driver supports the call, but this device does not.
     pub(super) fn unavailable(what: &'static str) -> Self {
         Self { what, code: CUresult::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION }
     }
 
-    /// Whether it is that.
+    /// Whether the error is [`CudaError::unavailable`].
     pub(super) fn is_unavailable(&self) -> bool {
         self.code == CUresult::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION
     }
 
-    /// Whether nothing can run in this process any more: an error of the device, of the driver or of a kernel, which stays. Not one about what was
-    /// asked for.
-    pub(super) fn is_fatal(&self) -> bool {
+    /// Whether nothing can run in this process any more: a lasting error of the device, the driver
+    /// or a kernel, as opposed to a bad argument.
+    pub(crate) fn is_fatal(&self) -> bool {
         let code = self.code as u32;
         matches!(code, 4 | 46 | 101 | 201 | 214 | 220 | 226 | 700..=720 | 805..=811 | 999)
     }
@@ -43,11 +43,11 @@ impl CudaError {
 impl fmt::Display for CudaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut name = std::ptr::null();
-        // SAFETY: it writes a pointer to a constant of the library, or null.
+        // SAFETY: the call writes null, or a pointer to a constant of the library.
         unsafe { sys::cuGetErrorName(self.code, &raw mut name) };
         let name = match name.is_null() {
             true => "an unknown error".into(),
-            // SAFETY: it is a constant of the library.
+            // SAFETY: the pointer is to a constant of the library.
             false => unsafe { CStr::from_ptr(name) }.to_string_lossy(),
         };
         write!(f, "CUDA: {}: {name}", self.what)
@@ -60,7 +60,7 @@ impl From<CudaError> for EngineError {
     }
 }
 
-/// What a call of the driver gives.
+/// The result of a call of the driver.
 pub(super) type Result<T> = std::result::Result<T, CudaError>;
 
 pub(super) fn check(what: &'static str, code: CUresult) -> Result<()> {
@@ -70,42 +70,42 @@ pub(super) fn check(what: &'static str, code: CUresult) -> Result<()> {
     }
 }
 
-/// Starts the driver; the error says what is missing.
-pub(super) fn start() -> std::result::Result<(), String> {
-    // SAFETY: it looks for the library, and does no more than load it.
+/// Loads and starts the driver; the error says what is missing.
+pub(crate) fn start() -> std::result::Result<(), String> {
+    // SAFETY: the call looks for the library and loads it, nothing else.
     if !unsafe { sys::is_culib_present() } {
         return Err("there is no CUDA driver (libcuda.so) on this machine".to_owned());
     }
-    // SAFETY: the first call that is made.
+    // SAFETY: this is the first call of the library.
     check("the driver cannot start", unsafe { sys::cuInit(0) }).map_err(|error| error.to_string())
 }
 
 /// How many GPUs there are.
-pub(super) fn count() -> Result<usize> {
+pub(crate) fn count() -> Result<usize> {
     let mut count: c_int = 0;
-    // SAFETY: it writes one number.
+    // SAFETY: the call writes one number.
     check("count", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
     Ok(count.max(0) as usize)
 }
 
-/// A GPU with its primary context, which ONNX Runtime uses too. Kept until the process ends.
+/// A GPU with its primary context, which ONNX Runtime uses too. It exists until the process ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Device {
+pub(crate) struct Device {
     device: sys::CUdevice,
     context: sys::CUcontext,
 }
 
-// SAFETY: a context may be used from any thread.
+// SAFETY: any thread may use a context.
 unsafe impl Send for Device {}
 // SAFETY: the driver locks.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// The `index`-th.
-    pub(super) fn open(index: usize) -> Result<Self> {
+    /// Opens the GPU with this index.
+    pub(crate) fn open(index: usize) -> Result<Self> {
         let mut device = 0;
         let mut context = null_mut();
-        // SAFETY: each writes one value.
+        // SAFETY: each call writes one value.
         unsafe {
             check("device", sys::cuDeviceGet(&raw mut device, index as c_int))?;
             check("context", sys::cuDevicePrimaryCtxRetain(&raw mut context, device))?;
@@ -115,175 +115,153 @@ impl Device {
         Ok(device)
     }
 
-    /// As the driver knows it.
+    /// The driver's handle of it.
     pub(super) fn handle(&self) -> sys::CUdevice {
         self.device
     }
 
-    /// The context of what runs on all of it.
-    pub(super) fn context(&self) -> Context {
+    /// The context of work on the whole GPU.
+    pub(crate) fn context(&self) -> Context {
         Context { handle: self.context, stays: true }
     }
 
-    /// Every thread that calls the driver does this first.
-    pub(super) fn set_current(&self) -> Result<()> {
-        // SAFETY: the context stays until the process ends.
+    /// Makes its context the current one. Each thread calls this before any other call of the
+    /// driver.
+    pub(crate) fn set_current(&self) -> Result<()> {
+        // SAFETY: the context exists until the process ends.
         check("set context", unsafe { sys::cuCtxSetCurrent(self.context) })
     }
 
     /// Its name.
-    pub(super) fn name(&self) -> Result<String> {
+    pub(crate) fn name(&self) -> Result<String> {
         let mut text = [0; 128];
-        // SAFETY: it writes at most as many bytes, with a zero at the end.
+        // SAFETY: the call writes at most that many bytes, and a zero at the end.
         let code =
             unsafe { sys::cuDeviceGetName(text.as_mut_ptr(), text.len() as c_int, self.device) };
         check("name", code)?;
-        // SAFETY: there is a zero.
+        // SAFETY: the text ends with a zero.
         Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
     }
 
-    /// Bytes that are free, and all.
-    pub(super) fn memory(&self) -> Result<(u64, u64)> {
+    /// Bytes of memory: the free ones, and all.
+    pub(crate) fn memory(&self) -> Result<(u64, u64)> {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: it writes two numbers.
+        // SAFETY: the call writes two numbers.
         check("memory", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
         Ok((free as u64, total as u64))
     }
 
     /// All its multiprocessors.
     pub(super) fn whole(&self) -> Result<sys::CUdevResource> {
-        // SAFETY: a structure of numbers; zero is one that is not valid yet.
+        // SAFETY: a structure of numbers; all zeros is an invalid resource, which the call
+        // overwrites.
         let mut whole: sys::CUdevResource = unsafe { std::mem::zeroed() };
         let kind = sys::CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM;
-        // SAFETY: it writes one structure.
+        // SAFETY: the call writes one structure.
         let code = unsafe { sys::cuDeviceGetDevResource(self.device, &raw mut whole, kind) };
         check("multiprocessors", code)?;
         Ok(whole)
     }
 
-    /// How many multiprocessors it has, and how many of them at a time can be cut off.
-    pub(super) fn multiprocessors(&self) -> Result<(u32, u32)> {
+    /// How many multiprocessors it has, and in which steps they can be split off.
+    pub(crate) fn multiprocessors(&self) -> Result<(u32, u32)> {
         let whole = self.whole()?;
-        // SAFETY: it was asked for multiprocessors, so that is what the union has.
+        // SAFETY: the call asked for multiprocessors, so the union holds those.
         let sm = unsafe { whole.__bindgen_anon_1.sm };
-        // Older drivers do not say it; on Hopper it is 8, and less before.
+        // Older drivers do not report it. It is 8 on Hopper, and less on earlier GPUs.
         let step = if sm.smCoscheduledAlignment == 0 { 8 } else { sm.smCoscheduledAlignment };
         Ok((sm.smCount, step))
     }
 }
 
-/// Where kernels run: on the whole GPU, or on a share.
+/// The context that kernels run in: that of the whole GPU, or that of a share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Context {
+pub(crate) struct Context {
     pub(super) handle: sys::CUcontext,
-    /// It stays until the process ends, so that another never has the same handle.
+    /// Whether it exists until the process ends, so that no later context has the same handle.
     pub(super) stays: bool,
 }
 
-/// Work in order.
+/// A queue of work that runs in order.
 #[derive(Debug)]
-pub(super) struct Stream(pub(super) sys::CUstream);
+pub(crate) struct Stream(pub(crate) sys::CUstream);
 
-// SAFETY: streams may be used from any thread; the driver locks.
+// SAFETY: any thread may use a stream, and the driver locks.
 unsafe impl Send for Stream {}
 // SAFETY: as above.
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let mut stream = null_mut();
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
-        // SAFETY: it writes one handle.
+        // SAFETY: the call writes one handle.
         check("stream", unsafe { sys::cuStreamCreate(&raw mut stream, flags) })?;
         Ok(Self(stream))
     }
 
     /// Waits until all its work has ended.
-    pub(super) fn wait(&self) -> Result<()> {
-        // SAFETY: the stream is there.
+    pub(crate) fn wait(&self) -> Result<()> {
+        // SAFETY: the stream exists.
         check("run", unsafe { sys::cuStreamSynchronize(self.0) })
     }
 
-    /// What comes later waits for the event.
-    pub(super) fn wait_for(&self, event: &Event) -> Result<()> {
-        // SAFETY: both are there.
+    /// Makes later work on this stream wait for an event.
+    pub(crate) fn wait_for(&self, event: &Event) -> Result<()> {
+        // SAFETY: stream and event exist.
         check("wait for an event", unsafe { sys::cuStreamWaitEvent(self.0, event.0, 0) })
     }
 
-    /// The event happens when all that came before has ended.
-    pub(super) fn record(&self, event: &Event) -> Result<()> {
-        // SAFETY: both are there.
+    /// Makes an event happen when all earlier work on this stream has ended.
+    pub(crate) fn record(&self, event: &Event) -> Result<()> {
+        // SAFETY: stream and event exist.
         check("record an event", unsafe { sys::cuEventRecord(event.0, self.0) })
     }
 
-    /// Copies between any two places, pinned memory of the host included.
-    pub(super) fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
+    /// Copies between any two addresses, on the GPU or in pinned memory of the host.
+    pub(crate) fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: whoever asks keeps both places, and they are as long.
+        // SAFETY: the caller keeps the memory at both addresses, and it is long enough.
         check("copy", unsafe { sys::cuMemcpyAsync(to, from, bytes, self.0) })
-    }
-
-    pub(super) fn launch(&self, exec: &Exec) -> Result<()> {
-        // SAFETY: both are there; what the graph touches is kept by whoever captured it.
-        check("run a graph", unsafe { sys::cuGraphLaunch(exec.0, self.0) })
-    }
-
-    /// What `work` begins on this stream becomes a graph, and does not run.
-    pub(super) fn capture<E: From<CudaError>>(
-        &self,
-        work: impl FnOnce() -> std::result::Result<(), E>,
-    ) -> std::result::Result<Graph, E> {
-        // Work of other threads goes on meanwhile, and so may allocations.
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: the stream is there.
-        check("begin to capture", unsafe { sys::cuStreamBeginCapture_v2(self.0, mode) })?;
-        let done = work();
-        let mut graph = null_mut();
-        // SAFETY: the capture was begun above; it must be ended whatever became of it.
-        let ended = check("capture", unsafe { sys::cuStreamEndCapture(self.0, &raw mut graph) });
-        let graph = (!graph.is_null()).then_some(Graph(graph));
-        done?;
-        ended?;
-        Ok(graph.expect("a capture that ended well has a graph"))
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: it is made once and destroyed once; the driver waits for its work.
+        // SAFETY: it was made once and is destroyed once; the driver waits for its work.
         unsafe { sys::cuStreamDestroy_v2(self.0) };
     }
 }
 
-/// Something that happens on a stream.
+/// A moment on a stream.
 #[derive(Debug)]
-pub(super) struct Event(sys::CUevent);
+pub(crate) struct Event(sys::CUevent);
 
-// SAFETY: events may be used from any thread.
+// SAFETY: any thread may use an event.
 unsafe impl Send for Event {}
 // SAFETY: as above.
 unsafe impl Sync for Event {}
 
 impl Event {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let mut event = null_mut();
-        // SAFETY: it writes one handle.
+        // SAFETY: the call writes one handle.
         check("event", unsafe { sys::cuEventCreate(&raw mut event, 0) })?;
         Ok(Self(event))
     }
 
     /// Waits until it has happened.
-    pub(super) fn wait(&self) -> Result<()> {
-        // SAFETY: the event is there.
+    pub(crate) fn wait(&self) -> Result<()> {
+        // SAFETY: the event exists.
         check("run", unsafe { sys::cuEventSynchronize(self.0) })
     }
 
     /// Milliseconds from another event to this one; both have happened.
-    pub(super) fn since(&self, start: &Self) -> Result<f32> {
+    pub(crate) fn since(&self, start: &Self) -> Result<f32> {
         let mut ms = 0.0;
-        // SAFETY: it writes one number.
+        // SAFETY: the call writes one number.
         check("time", unsafe { sys::cuEventElapsedTime_v2(&raw mut ms, start.0, self.0) })?;
         Ok(ms)
     }
@@ -291,28 +269,29 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: it is made once and destroyed once.
+        // SAFETY: it was made once and is destroyed once.
         unsafe { sys::cuEventDestroy_v2(self.0) };
     }
 }
 
 /// Memory of the GPU.
 #[derive(Debug)]
-pub(super) struct Buffer {
-    pub(super) place: u64,
+pub(crate) struct Buffer {
+    pub(crate) address: u64,
 }
 
 impl Buffer {
-    /// Zeros: what was there before could be numbers that a model takes for places in a table.
-    pub(super) fn new(bytes: usize) -> Result<Self> {
-        let mut place = 0;
-        // SAFETY: it writes one address.
-        check("memory", unsafe { sys::cuMemAlloc_v2(&raw mut place, bytes.max(1)) })?;
-        let buffer = Self { place };
-        // SAFETY: it was just allocated, and is as long.
-        check("clear memory", unsafe { sys::cuMemsetD8_v2(place, 0, bytes.max(1)) })?;
-        // Streams of ours do not wait for the one on which that is done.
-        // SAFETY: the null stream is always there.
+    /// Allocates memory and fills it with zeros. Leftover data could be numbers that a model uses
+    /// as indices into a table.
+    pub(crate) fn new(bytes: usize) -> Result<Self> {
+        let mut address = 0;
+        // SAFETY: the call writes one address.
+        check("memory", unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes.max(1)) })?;
+        let buffer = Self { address };
+        // SAFETY: the memory was just allocated, with that many bytes.
+        check("clear memory", unsafe { sys::cuMemsetD8_v2(address, 0, bytes.max(1)) })?;
+        // Streams of this crate do not wait for the null stream, on which the zeros are written.
+        // SAFETY: the null stream always exists.
         check("clear memory", unsafe { sys::cuStreamSynchronize(null_mut()) })?;
         Ok(buffer)
     }
@@ -321,22 +300,22 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         // SAFETY: it was allocated once and is freed once; the driver waits for work that uses it.
-        unsafe { sys::cuMemFree_v2(self.place) };
+        unsafe { sys::cuMemFree_v2(self.address) };
     }
 }
 
-/// Memory of the host that the GPU reads and writes by itself.
+/// Memory of the host that the GPU reads and writes directly.
 #[derive(Debug)]
-pub(super) struct Pinned(*mut c_void);
+pub(crate) struct Pinned(*mut c_void);
 
-// SAFETY: an address, which is only given back.
+// SAFETY: the value holds an address and only passes it back to the driver.
 unsafe impl Send for Pinned {}
 // SAFETY: as above.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// Pins memory that lives longer than this value.
-    pub(super) fn new(place: *mut c_void, bytes: usize) -> Result<Self> {
+    /// Pins memory. The caller keeps it for longer than this value.
+    pub(crate) fn new(place: *mut c_void, bytes: usize) -> Result<Self> {
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE;
         // SAFETY: the caller keeps the memory.
         check("pin memory", unsafe { sys::cuMemHostRegister_v2(place, bytes, flags) })?;
@@ -346,21 +325,21 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: it was registered once.
+        // SAFETY: the memory was registered once.
         unsafe { sys::cuMemHostUnregister(self.0) };
     }
 }
 
-/// A kernel of our own.
+/// A kernel that this crate wrote.
 #[derive(Debug)]
-pub(super) struct Kernel(sys::CUfunction);
+pub(crate) struct Kernel(sys::CUfunction);
 
-// SAFETY: it is a handle, which the driver locks.
+// SAFETY: it is a handle, and the driver locks.
 unsafe impl Send for Kernel {}
 
 impl Kernel {
-    /// From PTX, which the driver compiles. It stays until the process ends.
-    pub(super) fn new(ptx: &CStr, name: &CStr) -> Result<Self> {
+    /// Compiles a kernel from PTX. It stays loaded until the process ends.
+    pub(crate) fn new(ptx: &CStr, name: &CStr) -> Result<Self> {
         let (mut module, mut function) = (null_mut(), null_mut());
         // SAFETY: the text ends with a zero.
         let code = unsafe { sys::cuModuleLoadData(&raw mut module, ptx.as_ptr().cast()) };
@@ -371,8 +350,8 @@ impl Kernel {
         Ok(Self(function))
     }
 
-    /// Begins it, with arguments of eight bytes.
-    pub(super) fn launch<const N: usize>(
+    /// Launches it with arguments of eight bytes each.
+    pub(crate) fn launch<const N: usize>(
         &self,
         stream: &Stream,
         (blocks, threads): (u32, u32),
@@ -380,7 +359,8 @@ impl Kernel {
     ) -> Result<()> {
         let mut places =
             arguments.each_ref().map(|argument| std::ptr::from_ref(argument).cast_mut().cast());
-        // SAFETY: the driver copies the arguments; that they are those of the kernel is for whoever wrote both.
+        // SAFETY: the driver copies the arguments. The code that has the PTX passes arguments that
+        // fit it.
         let code = unsafe {
             sys::cuLaunchKernel(
                 self.0,
