@@ -5,7 +5,6 @@
 
 mod args;
 mod bench;
-pub mod chart;
 mod client;
 mod gpu;
 mod gpu_worker;

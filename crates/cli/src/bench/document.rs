@@ -5,8 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use fermata_chart::{Figure, Panel, Row};
 
-use crate::chart::{Figure, Panel, Row};
 use crate::output;
 
 /// What an experiment has to say, below its heading.

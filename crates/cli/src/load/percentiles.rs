@@ -1,9 +1,10 @@
 //! The latencies of a load by percentile: a line for each of the busiest models, and one for all the others.
 
+use fermata_chart::{Axis, Lines, Mark, PALETTE, Scale, Series};
+
 use super::picture::latency_axis;
 use super::plan::{ModelPlan, Plan};
 use super::record::{ModelRecord, Record};
-use crate::chart::{Axis, Lines, Mark, PALETTE, Scale, Series};
 
 /// As many lines as there are colours; the last one is grey, and has all the others where there are more models.
 const LINES_MAX: usize = PALETTE.len();

@@ -1,11 +1,12 @@
 //! The picture of a load: the latencies by percentile, and how it went over time.
 
+use fermata_chart::{Axis, Figure, Lines, Mark, Panel, Row, Series, grouped};
+
 use super::campaign::Run;
 use super::percentiles::percentiles;
 use super::plan::Plan;
 use super::record::{Outcome, Slice};
 use super::report::Report;
-use crate::chart::{Axis, Figure, Lines, Mark, Panel, Row, Series, grouped};
 
 const WIDTH: f64 = 1200.0;
 const HEIGHT: f64 = 300.0;

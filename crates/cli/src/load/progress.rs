@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use fermata_chart::grouped;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::goodput::Step;
 use super::plan::{Mode, Plan};
 use super::record::{Outcome, Slice};
-use crate::chart::grouped;
 
 /// The line, or nothing where nobody reads.
 pub(super) struct Progress {

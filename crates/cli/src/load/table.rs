@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use fermata_chart::grouped;
+
 use super::plan::{Mode, Plan};
 use super::report::{Figures, LatencyMs, Report};
-use crate::chart::grouped;
 use crate::stolen::DISTURBED;
 use crate::table::Table;
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
+use fermata_chart::grouped;
+
 use super::report::{ConfirmedReport, MemberReport, MovesReport, NodeReport, PoolReport, Report};
-use crate::chart::grouped;
 use crate::table::Table;
 
 /// More rows than this are only in the JSON.

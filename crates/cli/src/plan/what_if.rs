@@ -1,5 +1,6 @@
 //! `--what-if`: the same demands with other objectives and rates.
 
+use fermata_chart::grouped;
 use fermata_plan::Method;
 use serde::Serialize;
 
@@ -9,7 +10,6 @@ use super::file::PlanFile;
 use super::progress::Progress;
 use super::report::Report;
 use super::{make, method, picture};
-use crate::chart::grouped;
 use crate::output;
 use crate::table::Table;
 

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use fermata_chart::grouped;
+
 use super::report::{Figures, ModelReport, Report};
-use crate::chart::grouped;
 use crate::table::Table;
 
 /// More models than this are named only in the JSON: the worst come first.

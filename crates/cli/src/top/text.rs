@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use fermata_chart::grouped;
+
 use super::figures::{Figures, ModelFigures, PoolFigures, Quantile};
 use super::status::{Plan, Status};
-use crate::chart::grouped;
 use crate::client::in_one_line;
 
 /// How much room there is.

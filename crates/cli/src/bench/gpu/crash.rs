@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use fermata_chart::{Axis, Lines, Mark, Series, grouped};
 use fermata_onnx::zoo::Net;
 use fermata_sim::symphony::Meter;
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,7 +13,6 @@ use serde::Serialize;
 use super::child::{Loaded, Progressed, Server, load_while, steady};
 use super::{Bench, met, write_json, zoo};
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, Lines, Mark, Series, grouped};
 
 const NET: Net = Net::ResNet50;
 const SLO_MS: f64 = 20.0;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use fermata_chart::{Axis, Lines, Series, Shape};
 use fermata_engine::Seat;
 use fermata_sim::symphony::Meter;
 use serde::Serialize;
@@ -13,7 +14,6 @@ use super::neighbours::{Beside, Neighbours, Taken};
 use super::zoo::{MODELS, NEIGHBOURS};
 use super::{Bench, met, percent, shares, write_json};
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, Lines, Series, Shape};
 use crate::input::{CoefficientsRow, FORMAT, INTERFERENCE, UsageRow};
 use crate::output;
 

@@ -1,5 +1,6 @@
 //! Device-bound latencies on the whole GPU, and throughput back to back.
 
+use fermata_chart::{Axis, Lines, Series, grouped};
 use fermata_onnx::zoo::Net;
 use fermata_sim::symphony::Meter;
 use serde::Serialize;
@@ -8,7 +9,6 @@ use super::rig::sweep;
 use super::zoo::MODELS;
 use super::{Bench, met, shares, write_json};
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, Lines, Series, grouped};
 
 /// What is asked of ResNet50: milliseconds at most, by batch.
 const ROW: [(usize, f64); 3] = [(1, 0.60), (8, 1.10), (32, 2.9)];

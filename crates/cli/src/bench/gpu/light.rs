@@ -1,6 +1,7 @@
 //! How soon requests are answered far below the goodput, beside eager batching: under a light load, and for clients that ask
 //! in a loop after other traffic.
 
+use fermata_chart::grouped;
 use fermata_onnx::zoo::Net;
 use fermata_sim::symphony::Meter;
 use serde::Serialize;
@@ -9,7 +10,6 @@ use super::child::{Loaded, Server, load, steady};
 use super::rig::Rig;
 use super::{Bench, serve, write_json, zoo};
 use crate::bench::document::{Section, Table, bold_if};
-use crate::chart::grouped;
 
 const NET: Net = Net::ResNet50;
 /// The models that lone clients ask, one after the other.

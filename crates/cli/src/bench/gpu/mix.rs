@@ -1,5 +1,6 @@
 //! Small models at tight objectives: goodput with the GPU cut into shares, against all of them taking turns on the whole.
 
+use fermata_chart::{Axis, BarSeries, Bars, grouped};
 use fermata_core::Span;
 use fermata_onnx::zoo::Net;
 use fermata_server::gpu::NETWORK;
@@ -11,7 +12,6 @@ use super::expected::{Asked, simulated};
 use super::serve::profile;
 use super::{Bench, met, write_json, zoo};
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, BarSeries, Bars, grouped};
 use crate::input::MeasuredFile;
 
 /// The models.

@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use fermata_chart::grouped;
 use fermata_onnx::zoo::Net;
 use fermata_sim::symphony::Meter;
 use serde::Serialize;
@@ -9,7 +10,6 @@ use serde::Serialize;
 use super::child::{Loaded, Server, load_while, steady};
 use super::{Bench, met, write_json, zoo};
 use crate::bench::document::{Section, Table};
-use crate::chart::grouped;
 
 const NET: Net = Net::ResNet50;
 const SLO_MS: f64 = 20.0;

@@ -1,5 +1,6 @@
 //! ResNet50 served over loopback: its goodput beside the simulator's, and beside batches back to back.
 
+use fermata_chart::{Axis, BarSeries, Bars, grouped};
 use fermata_core::Span;
 use fermata_dispatch::Network;
 use fermata_onnx::zoo::Net;
@@ -11,7 +12,6 @@ use super::expected::{Asked, back_to_back, simulated};
 use super::rig::Rig;
 use super::{Bench, met, percent, shares, write_json, zoo};
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, BarSeries, Bars, grouped};
 use crate::input::MeasuredFile;
 
 const NET: Net = Net::ResNet50;

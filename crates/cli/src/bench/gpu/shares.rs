@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use fermata_chart::{Axis, Lines, Series};
 use fermata_engine::Gpu;
 use fermata_onnx::zoo::Net;
 use fermata_sim::symphony::Meter;
@@ -12,7 +13,6 @@ use super::rig::{BATCH_MAX, Rig, sweep};
 use super::zoo::{MODELS, PRECISION};
 use super::{Bench, write_json};
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, Lines, Series};
 use crate::input::{FORMAT, MeasuredFile, ShareRow};
 use crate::output;
 
@@ -125,7 +125,7 @@ fn section(all: &[MeasuredFile]) -> Section {
 }
 
 fn picture(all: &[MeasuredFile]) -> String {
-    let panel = |batch: usize| -> Box<dyn crate::chart::Panel> {
+    let panel = |batch: usize| -> Box<dyn fermata_chart::Panel> {
         let line = |measured: &MeasuredFile| {
             let at = measured.batches.iter().position(|&size| size == batch)?;
             let point = |row: &ShareRow| (f64::from(row.percent), row.median_ms[at]);

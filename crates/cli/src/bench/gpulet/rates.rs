@@ -1,5 +1,6 @@
 //! Gpulet 5.2, figures 12 and 16: the highest rate of game, traffic and five scenarios that each method schedules.
 
+use fermata_chart::{Axis, BarSeries, Bars, grouped};
 use fermata_plan::shares::{self, Coefficients};
 use fermata_sim::symphony::Meter;
 
@@ -7,7 +8,6 @@ use super::methods::{ELASTIC, IDEAL, LEGEND, METHODS, SHARES, SQUISHY};
 use super::models::{self, Load, Model, World};
 use super::{Bench, GPUS};
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, BarSeries, Bars, grouped};
 
 /// Rates are tried in steps of this part of what a fluid would allow.
 const STEP: f64 = 0.0025;

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fermata_chart::{Axis, BarSeries, Bars, grouped};
 use fermata_sim::symphony::Meter;
 
 use super::Bench;
 use super::methods::{ELASTIC, IDEAL, LEGEND, METHODS, SHARES};
 use super::models::{self, Load, Model, World};
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, BarSeries, Bars, grouped};
 
 /// All scenarios but the empty one: a digit of three values for each model.
 const SCENARIOS: usize = 3_usize.pow(9) - 1;

@@ -1,13 +1,13 @@
 //! What it costs in goodput to use spare executors for latency, and how busy executors are below
 //! the peak where they can be given away.
 
+use fermata_chart::{Axis, Lines, Panel, Series, grouped};
 use fermata_sim::symphony::{
     Contender, LoadPoint, Model, Pool, figure2_pool, sweep, zoo_1080ti, zoo_a100,
 };
 
 use super::{Bench, policy};
 use crate::bench::document::{Section, Table, bold_if, figure};
-use crate::chart::{Axis, Lines, Panel, Series, grouped};
 
 const OURS: [&str; 2] = ["fermata", "fermata:release"];
 /// What is asked of the goodput of the default policy, over that of `fermata:release`.

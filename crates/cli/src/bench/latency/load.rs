@@ -1,13 +1,13 @@
 //! One model on eight executors, by load: the median and the tail of the latency, and how busy the
 //! executors are.
 
+use fermata_chart::{Axis, Lines, Mark, Panel, Series, grouped};
 use fermata_core::Span;
 use fermata_sim::Latencies;
 use fermata_sim::symphony::{Model, Pool};
 
 use super::{Bench, POLICIES, policy};
 use crate::bench::document::{Section, Table, bold_if, figure};
-use crate::chart::{Axis, Lines, Mark, Panel, Series, grouped};
 
 const EXECUTORS: usize = 8;
 const SLO_MS: f64 = 25.0;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fermata_chart::grouped;
 use fermata_core::{Profile, Span};
 use fermata_dispatch::ModelSpec;
 use fermata_sim::{Answers, LoadPhase, Source, run_phases};
@@ -9,7 +10,6 @@ use fermata_sim::{Answers, LoadPhase, Source, run_phases};
 use super::alone::THINK;
 use super::{Bench, policy};
 use crate::bench::document::{Section, Table};
-use crate::chart::grouped;
 
 const ALPHA_MS: f64 = 0.075;
 const BETA_MS: f64 = 0.5;

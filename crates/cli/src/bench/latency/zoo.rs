@@ -1,11 +1,11 @@
 //! The A100 zoo on 64 executors: latencies of all models as shares of their objectives.
 
+use fermata_chart::{Axis, Lines, Mark, Panel, Series, Shape, cumulative, grouped};
 use fermata_sim::Latencies;
 use fermata_sim::symphony::{Contender, Pool, zoo_a100};
 
 use super::{Bench, POLICIES, policy};
 use crate::bench::document::{Section, Table, bold_if, figure};
-use crate::chart::{Axis, Lines, Mark, Panel, Series, Shape, cumulative, grouped};
 
 const EXECUTORS: usize = 64;
 /// The loads, as shares of the peak, with what is asked of the median over the models: of p50 / SLO

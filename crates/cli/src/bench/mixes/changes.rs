@@ -1,11 +1,11 @@
 //! Rates that change: a model that falls silent and returns, and two models that swap their rates.
 
+use fermata_chart::grouped;
 use fermata_sim::mixes::{AfterChange, Change, after_change};
 
 use super::Bench;
 use super::named::{Case, cases, policy};
 use crate::bench::document::{Section, Table, bold_if};
-use crate::chart::grouped;
 
 const POLICIES: [&str; 3] = ["fermata", "fermata:release", "eager"];
 const EXECUTORS: [usize; 2] = [1, 2];

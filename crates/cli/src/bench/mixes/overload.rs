@@ -1,11 +1,11 @@
 //! What is served of half as much again as the goodput.
 
+use fermata_chart::grouped;
 use fermata_sim::mixes::{DrawnMix, Overload, overload};
 
 use super::Bench;
 use super::named::{Case, EXECUTORS, cases, policy};
 use crate::bench::document::{Section, Table, bold_if};
-use crate::chart::grouped;
 
 const POLICIES: [&str; 3] = ["fermata", "fermata:release", "eager"];
 /// The load, over the policy's own goodput.

@@ -1,11 +1,11 @@
 //! The goodput of the four named mixes, beside that of the best limit on the length of batches.
 
+use fermata_chart::{Axis, BarSeries, Bars, Panel, grouped};
 use fermata_sim::mixes::{DrawnMix, limited_rivals};
 
 use super::Bench;
 use super::named::{Case, EXECUTORS, NAMED, cases, policy};
 use crate::bench::document::{Section, Table, bold_if, figure};
-use crate::chart::{Axis, BarSeries, Bars, Panel, grouped};
 
 /// The policies with a column of their own; what is asked is asked of the first two.
 const POLICIES: [&str; 4] = ["fermata", "fermata:release", "deferred", "eager"];

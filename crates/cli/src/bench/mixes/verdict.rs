@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use fermata_chart::{Axis, Lines, Mark, Panel, Series, Shape, grouped};
 use fermata_sim::mixes::BestRival;
 
 use super::row::MixRow;
 use crate::bench::document::{Section, Table, bold_if, figure};
-use crate::chart::{Axis, Lines, Mark, Panel, Series, Shape, grouped};
 
 /// Where the best policy keeps executors less busy than this, the objectives leave so little room
 /// that chance decides: such a mix is listed, but not counted.
@@ -190,7 +190,7 @@ fn picture(counted: &[&Comparison]) -> String {
         marks: vec![Mark::Y(1.0, "1".to_owned()), Mark::Y(0.95, "0.95".to_owned())],
     };
     let series = executor_counts(counted).into_iter().map(|executors| {
-        let points = crate::chart::cumulative(&sorted(on(counted, executors)));
+        let points = fermata_chart::cumulative(&sorted(on(counted, executors)));
         let points = points.into_iter().map(|(ratio, share)| (ratio, 100.0 * share));
         let name = if executors == 1 { "executor" } else { "executors" };
         let line = Series::line(format!("{executors} {name}"), points.collect());

@@ -1,6 +1,7 @@
 //! One day of the Azure Functions trace: the planner decides the number of GPUs every half minute, and at once when the
 //! load changes a lot.
 
+use fermata_chart::{Axis, Lines, Panel, Series, Shape, grouped};
 use fermata_core::{ClassId, Span, Time};
 use fermata_dispatch::{Network, Policy};
 use fermata_plan::{Demand, Method, Problem, Session, solve, staggered_load};
@@ -12,7 +13,6 @@ use fermata_workload::{Counts, FunctionCounts, Gaps, Process};
 
 use super::Bench;
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, Lines, Panel, Series, Shape, grouped};
 
 /// How many requests a second, on average over the day.
 const RATE: f64 = 10_000.0;

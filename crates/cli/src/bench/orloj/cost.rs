@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use fermata_chart::{Axis, Lines, Panel, Series};
 use fermata_core::{ClassId, ExecutorId, KindId, ModelId, RequestId, Span, Time};
 use fermata_dispatch::{
     Action, Actions, Dispatch, Dispatcher, Event, HullQueue, ModelSpec, Network, Point, Rules,
@@ -11,7 +12,6 @@ use fermata_sim::orloj::{Alone, Known, Setting, Trial};
 
 use super::Bench;
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, Lines, Panel, Series};
 
 pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let mut section = Section::default();

@@ -1,5 +1,6 @@
 //! What the paper leaves open or varies: the load, the anticipated delay, how short requests may be.
 
+use fermata_chart::{Axis, Lines, Panel, Series};
 use fermata_core::Span;
 use fermata_dispatch::Network;
 use fermata_sim::orloj::{Alone, Known, Setting};
@@ -7,7 +8,6 @@ use fermata_sim::orloj::{Alone, Known, Setting};
 use super::Bench;
 use super::lab::{BASELINES, Cell, Contender, Lab};
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, Lines, Panel, Series};
 
 const REQUESTS: usize = 20_000;
 const SEEDS: u64 = 3;

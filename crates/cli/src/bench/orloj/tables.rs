@@ -1,12 +1,12 @@
 //! Tables 2 to 5, row by row beside the paper, with a picture of each case.
 
+use fermata_chart::{Axis, Lines, Panel, Series};
 use fermata_sim::orloj::{Known, Setting};
 
 use super::Bench;
 use super::lab::{BASELINES, Cell, Contender, Lab};
 use super::paper::{self, Row};
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, Lines, Panel, Series};
 
 pub(super) fn table2(bench: &Bench<'_>) -> anyhow::Result<Section> {
     table(bench, 2, "table 2 and figures 3, 8: two applications, by the deviation of each peak")

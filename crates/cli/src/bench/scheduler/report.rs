@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fermata_chart::{Axis, Figure, Lines, Panel, Row, Series};
 use fermata_core::Span;
 use fermata_dispatch::Rules;
 use fermata_scheduler::trial::{Outcome, Trial};
@@ -11,7 +12,6 @@ use super::search::{Measured, measure};
 use super::{SchedulerArgs, count, name_of, say, trial_at};
 use crate::bench::document::Table;
 use crate::bench::machine::{Machine, Start};
-use crate::chart::{self, Axis, Figure, Lines, Panel, Row, Series};
 use crate::{output, table};
 
 /// Of one setting, for people.
@@ -77,7 +77,7 @@ fn lags(outcome: &Outcome) -> [f64; 3] {
 }
 
 fn grouped(number: f64) -> String {
-    chart::grouped(number, 0)
+    fermata_chart::grouped(number, 0)
 }
 
 fn micros(duration: Duration) -> f64 {

@@ -1,12 +1,12 @@
 //! Figure 15: a load that changes over a day, on 512 executors.
 
+use fermata_chart::{Axis, Layer, Lines, Mark, PALETTE, Panel, Series, Shape, Stack, grouped};
 use fermata_core::Span;
 use fermata_sim::symphony::{Changing, Contender, Interval, OFFERED_PEAK, changing_load};
 use fermata_workload::Counts;
 
 use super::Bench;
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, Layer, Lines, Mark, PALETTE, Panel, Series, Shape, Stack, grouped};
 
 const GPUS: usize = 512;
 /// Ten recorded minutes each.

@@ -1,12 +1,12 @@
 //! Figures 1 and 12: how large batches are and how long requests wait, at each policy's own goodput.
 
+use fermata_chart::{Axis, Lines, Panel, Series, Shape, grouped};
 use fermata_sim::Stats;
 use fermata_sim::symphony::{self, Case, Contender};
 
 use super::Bench;
 use super::goodput::ALL;
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, Lines, Panel, Series, Shape, grouped};
 
 /// What the paper prints as the median batch size: policy, ResNet50, InceptionResNetV2.
 const PAPER_MEDIANS: [(&str, [usize; 2]); 4] =

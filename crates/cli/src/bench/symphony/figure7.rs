@@ -1,6 +1,7 @@
 //! Figure 7: every policy on the 5,880 workloads of table 1.
 
 use anyhow::Context;
+use fermata_chart::{Axis, Lines, Mark, Panel, Series, grouped};
 use fermata_sim::symphony::{
     Contender, GRID_POLICIES, GRID_REQUESTS, Lab, Workload, grid, measure, sample,
 };
@@ -8,7 +9,6 @@ use fermata_sim::symphony::{
 use super::Bench;
 use crate::bench::document::{Section, Table, figure};
 use crate::bench::store::{self, Row, Store};
-use crate::chart::{Axis, Lines, Mark, Panel, Series, grouped};
 use crate::input::InputError;
 
 /// How many workloads are a look.

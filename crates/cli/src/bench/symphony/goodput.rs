@@ -1,11 +1,11 @@
 //! The experiments whose answer is a goodput, or a number of GPUs, for each pool and policy.
 
+use fermata_chart::{Axis, BarSeries, Bars, Lines, Mark, Panel, Series, grouped};
 use fermata_sim::symphony::{self, Contender};
 
 use super::Bench;
 use super::matrix::{Matrix, paper_cell};
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, BarSeries, Bars, Lines, Mark, Panel, Series, grouped};
 
 const GOODPUT: &str = "goodput (requests/s)";
 

@@ -1,9 +1,9 @@
 //! Goodputs of several policies on several pools: the table, what can be said about it, and its pictures.
 
+use fermata_chart::{Axis, BarSeries, Bars, Lines, Panel, Series, grouped};
 use fermata_sim::symphony::{Case, Contender, Lab, Pool};
 
 use crate::bench::document::Table;
-use crate::chart::{Axis, BarSeries, Bars, Lines, Panel, Series, grouped};
 
 /// Case by policy.
 pub(super) struct Matrix {

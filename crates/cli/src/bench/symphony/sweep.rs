@@ -1,10 +1,10 @@
 //! Figure 2: goodput and utilisation against the offered load.
 
+use fermata_chart::{Axis, Lines, Panel, Series, grouped};
 use fermata_sim::symphony::{Contender, LoadPoint, figure2_pool, sweep};
 
 use super::Bench;
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, Lines, Panel, Series, grouped};
 
 const POLICIES: [&str; 7] =
     ["fermata", "deferred", "eager", "shepherd", "nexus", "clockwork", "tfserving"];

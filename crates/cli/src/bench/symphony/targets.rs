@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use fermata_chart::{Axis, Lines, Mark, Series, grouped};
 use fermata_dispatch::Policy;
 use fermata_sim::symphony::{
     Contender, Lab, LoadPoint, Model, Pool, figure2_pool, lone_wait, sweep, zoo_1080ti, zoo_a100,
@@ -10,7 +11,6 @@ use fermata_sim::{Drawn, Scenario, Search, goodput, run_drawn};
 
 use super::Bench;
 use crate::bench::document::{Section, Table, figure};
-use crate::chart::{Axis, Lines, Mark, Series, grouped};
 
 const OURS: [&str; 2] = ["deferred", "fermata"];
 

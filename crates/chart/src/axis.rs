@@ -175,7 +175,7 @@ fn labels(ticks: &[f64], log: bool) -> Vec<String> {
 }
 
 /// A number with its thousands apart: 12,345.6.
-pub(crate) fn grouped(value: f64, decimals: usize) -> String {
+pub fn grouped(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     let (sign, digits) = text.strip_prefix('-').map_or(("", &text[..]), |digits| ("-", digits));
     let (whole, fraction) = digits.split_once('.').map_or((digits, None), |(w, f)| (w, Some(f)));

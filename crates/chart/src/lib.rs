@@ -12,8 +12,7 @@ mod stack;
 mod svg;
 mod timeline;
 
-pub(crate) use axis::grouped;
-pub use axis::{Axis, Scale};
+pub use axis::{Axis, Scale, grouped};
 pub use bars::{BarSeries, Bars};
 pub use figure::{Figure, Panel, Row};
 pub use lines::{Lines, Mark, Series, Shape, cumulative};

@@ -1,9 +1,9 @@
 //! Every kind of chart in one figure, to look at after a change:
-//! `cargo run -p fermata-cli --example gallery > gallery.svg`
+//! `cargo run -p fermata-chart --example gallery > gallery.svg`
 
 use std::io::Write;
 
-use fermata_cli::chart::{
+use fermata_chart::{
     Axis, BarSeries, Bars, Block, Figure, Lines, Mark, Panel, Row, Series, Timeline,
 };
 
@@ -82,7 +82,7 @@ fn changing_load() -> Lines {
         })
     };
     let stairs = |name: &str, phase| Series {
-        shape: fermata_cli::chart::Shape::Stairs,
+        shape: fermata_chart::Shape::Stairs,
         ..Series::line(name, points(phase).collect())
     };
     Lines {
