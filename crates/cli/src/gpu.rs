@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use fermata_engine::Gpu;
 use fermata_engine::cuda::Workers;
+use fermata_files::{InputError, in_one_line};
 
-use crate::client::in_one_line;
-use crate::input::InputError;
 use crate::serve::gpu_library_folders;
 
 /// A GPU by its number, and what starts workers on it.

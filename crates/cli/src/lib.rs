@@ -12,7 +12,6 @@ mod input;
 mod load;
 mod make_model;
 mod models;
-mod output;
 mod plan;
 mod profile;
 mod replay;
@@ -20,13 +19,13 @@ mod serve;
 mod shares;
 mod sim;
 mod stolen;
-mod table;
 mod top;
 
 use std::process::ExitCode;
 
+use fermata_files::InputError;
+
 use crate::args::{Args, Command};
-use crate::input::InputError;
 
 /// Bad input, as opposed to a failure of ours or of the machine's.
 const BAD_INPUT: u8 = 2;

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use fermata_chart::{Figure, Panel, Row};
-
-use crate::output;
+use fermata_files::output;
 
 /// What an experiment has to say, below its heading.
 #[derive(Default)]

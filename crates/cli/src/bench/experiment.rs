@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
+use fermata_files::{InputError, output};
 use fermata_sim::spread;
 use fermata_sim::symphony::Meter;
 use fermata_workload::Counts;
@@ -17,8 +18,6 @@ use fermata_workload::Counts;
 use super::document::{Document, Heading, Section};
 use super::machine::{Machine, Start};
 use super::progress::Progress;
-use crate::input::InputError;
-use crate::output;
 
 /// The arguments of every suite of experiments.
 #[derive(Debug, Arguments)]

@@ -4,9 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args as Arguments;
+use fermata_files::{INTERFERENCE, InputError, read_unpadded};
 use fermata_sim::mixes::ZooModel;
-
-use crate::input::{INTERFERENCE, InputError, read_unpadded};
 
 /// Where the measured profiles are.
 #[derive(Debug, Arguments)]

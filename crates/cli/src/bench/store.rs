@@ -13,9 +13,7 @@ use std::str::FromStr;
 use std::sync::Mutex;
 
 use anyhow::Context;
-
-use crate::input::InputError;
-use crate::output;
+use fermata_files::{InputError, output};
 
 /// What a line says of its key.
 pub(super) trait Row: Sized {

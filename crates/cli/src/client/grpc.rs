@@ -123,7 +123,7 @@ impl Connection {
 fn status_of(headers: &http::HeaderMap) -> Option<Reply> {
     let status = headers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
     let message = headers.get("grpc-message").map(|text| unescape(text.as_bytes()));
-    let message = message.map(|text| super::in_one_line(&text)).unwrap_or_default();
+    let message = message.map(|text| fermata_files::in_one_line(&text)).unwrap_or_default();
     Some(Reply { status, message, body: Bytes::new() })
 }
 

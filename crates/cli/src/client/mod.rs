@@ -51,10 +51,3 @@ impl CallError {
         }
     }
 }
-
-/// Text from elsewhere, made fit for one line of ours.
-pub(crate) fn in_one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let line = words.join(" ");
-    line.chars().filter(|letter| !letter.is_control()).take(300).collect()
-}

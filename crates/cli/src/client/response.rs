@@ -100,7 +100,7 @@ impl ResponseReader {
                             let size = u64::from_str_radix(size, 16).map_err(|_| {
                                 NotHttp(format!(
                                     "a chunk of length '{}'",
-                                    super::in_one_line(&line)
+                                    fermata_files::in_one_line(&line)
                                 ))
                             })?;
                             self.state = if size == 0 {
@@ -229,7 +229,7 @@ impl Response {
             Ok(body) => body.error,
             Err(_) => String::from_utf8_lossy(&self.body).into_owned(),
         };
-        match super::in_one_line(&text) {
+        match fermata_files::in_one_line(&text) {
             text if text.is_empty() => "no reason given".to_owned(),
             text => text,
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use crate::input::InputError;
+use fermata_files::InputError;
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Target {
     pub(crate) fn parse(url: &str) -> Result<Self, InputError> {
         let refuse = |reason: &str| InputError::Argument {
             name: "URL",
-            reason: format!("'{}': {reason}", super::in_one_line(url)),
+            reason: format!("'{}': {reason}", fermata_files::in_one_line(url)),
         };
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
         let (protocol, port) = match scheme {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use fermata_engine::{DataType, TensorSpec};
+use fermata_files::InputError;
 use fermata_server::proto;
 use serde::Deserialize;
 
 use crate::client::{CallError, Protocol, Target, grpc, http};
-use crate::input::InputError;
 
 /// How long a server may take to say what it has.
 const PATIENCE: Duration = Duration::from_secs(10);

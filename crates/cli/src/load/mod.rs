@@ -48,8 +48,7 @@ use report::Report;
 use shared_memory::Region;
 use worker::Stop;
 
-use crate::input::InputError;
-use crate::output;
+use fermata_files::{InputError, output};
 
 /// Runs the command.
 pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<()> {

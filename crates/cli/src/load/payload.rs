@@ -4,6 +4,7 @@ use std::fs;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use fermata_engine::{DataType, Tensor, TensorSpec};
+use fermata_files::InputError;
 use fermata_server::proto;
 use fermata_server::proto::infer_parameter::ParameterChoice;
 use rand::{Rng, SeedableRng};
@@ -15,7 +16,6 @@ use super::plan::{InputPlan, ModelPlan};
 use super::shared_memory::{Place, Places, Region};
 use crate::client::grpc::Prepared;
 use crate::client::{Protocol, Target, http};
-use crate::input::InputError;
 
 /// All models' requests, each in several variants.
 #[derive(Clone, Debug)]

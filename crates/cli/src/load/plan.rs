@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fermata_files::{InputError, SECONDS_MAX, duration, in_one_line, output};
 use fermata_workload::{GapTable, Process, Recording};
 
 use super::args::LoadArgs;
 use super::shared_memory::Passed;
-use crate::client::{Target, in_one_line};
-use crate::input::{InputError, SECONDS_MAX, duration};
-use crate::output;
+use crate::client::Target;
 
 /// What is to be done.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fermata_files::InputError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -10,7 +11,6 @@ use super::payload::Requests;
 use super::plan::Plan;
 use crate::client::grpc::{Connection, INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED};
 use crate::client::response::{Keep, ResponseReader};
-use crate::input::InputError;
 
 /// A model may be slow the first time.
 const PATIENCE: Duration = Duration::from_secs(60);

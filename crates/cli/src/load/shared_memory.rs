@@ -8,13 +8,13 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use fermata_engine::TensorSpec;
+use fermata_files::InputError;
 use fermata_server::proto;
 use rustix::shm;
 use serde_json::json;
 
 use super::payload::Drawn;
 use crate::client::{CallError, Protocol, Target, grpc, http};
-use crate::input::InputError;
 
 /// How long a server may take to open a region, or to forget it.
 const PATIENCE: Duration = Duration::from_secs(10);

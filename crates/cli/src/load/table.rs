@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use fermata_chart::grouped;
+use fermata_files::Table;
 
 use super::plan::{Mode, Plan};
 use super::report::{Figures, LatencyMs, Report};
 use crate::stolen::DISTURBED;
-use crate::table::Table;
 
 /// A generator that is late by more than this at its worst hundredth tells little about the server.
 const LAG_US_MAX: f64 = 1_000.0;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fermata_core::{Span, Time};
 use fermata_dispatch::{Policy, Spare};
+use fermata_files::{Checker, InputError};
 use fermata_plan::shares::{Coefficients, Measured, Rules, Traits};
 use fermata_plan::{Demand, Kind, Plan, Problem};
 use fermata_sim::Arrivals;
@@ -13,7 +14,7 @@ use fermata_workload::Rate;
 use serde::Deserialize;
 
 use super::query::{AskedQuery, NamedSplit, RawQuery, Unsplit};
-use crate::input::{self, Checker, InputError, Latency, LatencyKeys};
+use crate::input::{self, Latency, LatencyKeys};
 use crate::sim::GPUS_MAX;
 
 /// What is asked for, as the file says it.
@@ -137,7 +138,7 @@ impl PlanFile {
     pub(super) fn read(file: &Path) -> Result<Self, InputError> {
         let text = fs::read_to_string(file)
             .map_err(|source| InputError::Read { file: file.to_owned(), source })?;
-        let raw: RawFile = input::parse(file, &text, &["gpu", "demand", "query", "node"])?;
+        let raw: RawFile = fermata_files::parse(file, &text, &["gpu", "demand", "query", "node"])?;
         let top = Checker { file, place: None };
         let limit = raw.gpus.map(|gpus| top.count("gpus", gpus, GPUS_MAX)).transpose()?;
         // What a plan counts is the fewest GPUs: those that are spare are given away.
@@ -257,14 +258,15 @@ fn interference<'a>(
     latencies: impl Iterator<Item = &'a [Option<Latency>]>,
 ) -> Result<Coefficients, InputError> {
     let read = |file: &Path| {
-        input::read_interference(file).map_err(|reason| checker.refuse("interference", reason))
+        fermata_files::read_interference(file)
+            .map_err(|reason| checker.refuse("interference", reason))
     };
     if let Some(named) = named {
         // A path in a file is meant as seen from that file.
         return read(&checker.file.parent().unwrap_or(Path::new("")).join(named));
     }
     let beside = |latency: &Option<Latency>| match latency {
-        Some(Latency::Shares(of)) => Some(of.file.with_file_name(input::INTERFERENCE)),
+        Some(Latency::Shares(of)) => Some(of.file.with_file_name(fermata_files::INTERFERENCE)),
         _ => None,
     };
     let files: BTreeSet<PathBuf> = latencies.flatten().filter_map(beside).collect();

@@ -18,14 +18,14 @@ use std::thread;
 
 use fermata_plan::{Method, Plan, solve_knowing};
 
-use crate::input::{InputError, duration};
-use crate::output;
 pub(crate) use args::PlanArgs;
 use confirm::{Confirmed, Trial, confirm};
 use file::{Case, PlanFile};
 use previous::Previous;
 use progress::Progress;
 use report::Report;
+
+use fermata_files::{InputError, duration, output};
 
 /// The plan was told, and it does not meet all that was asked for.
 #[derive(Debug, thiserror::Error)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use fermata_core::Span;
+use fermata_files::{Checker, InputError};
 use fermata_plan::Demand;
 use fermata_plan::query::{Budget, NoSplit, Query, Split, Stage, split};
 use fermata_sim::Arrivals;
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use super::file::{
     Case, NamedKind, RawLatency, at_rate, latencies, memory, rate_of, scaled, traits_of,
 };
-use crate::input::{self, Checker, InputError, Latency, LatencyKeys};
+use crate::input::{self, Latency, LatencyKeys};
 
 /// What a node has to keep: in rounds, who just misses a batch waits for all of it.
 const BUDGET: Budget = Budget::Wait;

@@ -21,8 +21,7 @@ use place::Place;
 use report::Report;
 use subject::{Subject, What};
 
-use crate::input::{InputError, objective};
-use crate::output;
+use fermata_files::{InputError, objective, output};
 
 /// Runs the command. In a repository, a model that cannot be measured does not keep the others from it.
 pub(crate) fn run(args: &ProfileArgs) -> anyhow::Result<()> {

@@ -8,11 +8,9 @@ use std::time::Instant;
 
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
+use fermata_files::{InputError, output};
 use fermata_server::recording::{self, Difference, Replay};
 use serde::Serialize;
-
-use crate::input::InputError;
-use crate::output;
 
 /// Runs a recording of `fermata serve --record` again, event by event, and checks that the dispatcher decides
 /// the same.

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use fermata_engine::cuda::Workers;
 use fermata_engine::{Cut, EngineError, Gpu, Seat};
+use fermata_files::{InputError, in_one_line, shares};
 use fermata_server::gpu::{GpuSetup, SharePlan};
 
 use super::ServeArgs;
 use super::weigh::weigh;
-use crate::client;
-use crate::input::{InputError, shares};
 
 /// Who knows the GPUs of this machine.
 trait Devices {
@@ -182,7 +181,7 @@ impl Choice {
         let numbers: Option<Vec<usize>> =
             text.split(',').map(|word| word.trim().parse().ok()).collect();
         let numbers = numbers.ok_or_else(|| {
-            let shown = client::in_one_line(text);
+            let shown = in_one_line(text);
             refuse(format!("'{shown}' is neither all, none, nor numbers of GPUs such as 0,1"))
         })?;
         let again = (1..numbers.len()).find(|&at| numbers[..at].contains(&numbers[at]));
@@ -217,7 +216,7 @@ impl Choice {
 const WITHOUT: &str = "--gpus none serves on the processors";
 
 fn refuse(error: &EngineError) -> InputError {
-    let reason = format!("{}; {WITHOUT}", client::in_one_line(&error.to_string()));
+    let reason = format!("{}; {WITHOUT}", in_one_line(&error.to_string()));
     InputError::Argument { name: "--gpus", reason }
 }
 

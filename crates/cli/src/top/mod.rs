@@ -15,6 +15,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fermata_files::{InputError, duration, output};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep_until;
@@ -26,8 +27,6 @@ use status::Status;
 use text::{Line, Room};
 
 use crate::client::{CallError, Code, Protocol, Target, http};
-use crate::input::{InputError, duration};
-use crate::output;
 
 /// Between two looks, on a terminal and without one.
 const LIVE: Duration = Duration::from_secs(1);

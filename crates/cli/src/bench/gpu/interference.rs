@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fermata_chart::{Axis, Lines, Series, Shape};
 use fermata_engine::Seat;
+use fermata_files::{CoefficientsRow, FORMAT, INTERFERENCE, UsageRow, output};
 use fermata_sim::symphony::Meter;
 use serde::Serialize;
 
@@ -14,8 +15,6 @@ use super::neighbours::{Beside, Neighbours, Taken};
 use super::zoo::{MODELS, NEIGHBOURS};
 use super::{Bench, met, percent, shares, write_json};
 use crate::bench::document::{Section, Table, figure};
-use crate::input::{CoefficientsRow, FORMAT, INTERFERENCE, UsageRow};
-use crate::output;
 
 const BATCHES: [usize; 3] = [1, 8, 32];
 const SPLITS: [u32; 3] = [20, 40, 50];

@@ -2,6 +2,7 @@
 
 use fermata_chart::{Axis, BarSeries, Bars, grouped};
 use fermata_core::Span;
+use fermata_files::MeasuredFile;
 use fermata_onnx::zoo::Net;
 use fermata_server::gpu::NETWORK;
 use fermata_sim::symphony::Meter;
@@ -12,7 +13,6 @@ use super::expected::{Asked, simulated};
 use super::serve::profile;
 use super::{Bench, met, write_json, zoo};
 use crate::bench::document::{Section, Table, figure};
-use crate::input::MeasuredFile;
 
 /// The models.
 const NETS: [Net; 3] = [Net::LeNet, Net::MobileNetV2, Net::BertShort];

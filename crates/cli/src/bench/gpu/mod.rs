@@ -27,13 +27,13 @@ mod shares;
 mod subject;
 mod zoo;
 
+use fermata_files::output;
 use serde::Serialize;
 
 pub(crate) use args::GpuArgs;
 
 use super::document::Document;
 use super::experiment::{self, Experiment};
-use crate::output;
 use rig::Rig;
 
 /// In the order of the document, and of the time that they need the GPU for.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use fermata_engine::cuda::Workers;
 use fermata_engine::{Gpu, Seat};
+use fermata_files::InputError;
 use fermata_onnx::zoo::Net;
 
 use super::args::GpuArgs;
@@ -16,7 +17,6 @@ use super::lab::Lab;
 use super::looping::{Enough, Looped, alone};
 use super::subject::Subject;
 use super::zoo;
-use crate::input::InputError;
 
 /// The largest batch that is measured.
 pub(super) const BATCH_MAX: usize = 64;

@@ -3,6 +3,7 @@
 use fermata_chart::{Axis, BarSeries, Bars, grouped};
 use fermata_core::Span;
 use fermata_dispatch::Network;
+use fermata_files::MeasuredFile;
 use fermata_onnx::zoo::Net;
 use fermata_sim::symphony::Meter;
 use serde::Serialize;
@@ -12,7 +13,6 @@ use super::expected::{Asked, back_to_back, simulated};
 use super::rig::Rig;
 use super::{Bench, met, percent, shares, write_json, zoo};
 use crate::bench::document::{Section, Table, figure};
-use crate::input::MeasuredFile;
 
 const NET: Net = Net::ResNet50;
 const SLO_MS: f64 = 10.0;

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use fermata_chart::{Axis, Lines, Series};
 use fermata_engine::Gpu;
+use fermata_files::{FORMAT, MeasuredFile, ShareRow, output};
 use fermata_onnx::zoo::Net;
 use fermata_sim::symphony::Meter;
 
@@ -13,8 +14,6 @@ use super::rig::{BATCH_MAX, Rig, sweep};
 use super::zoo::{MODELS, PRECISION};
 use super::{Bench, write_json};
 use crate::bench::document::{Section, Table, figure};
-use crate::input::{FORMAT, MeasuredFile, ShareRow};
-use crate::output;
 
 /// In percent: those that planning cuts GPUs into.
 const SHARES: [u32; 6] = [20, 40, 50, 60, 80, 100];

@@ -4,9 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use fermata_files::output;
 use fermata_onnx::zoo::{Net, Precision};
-
-use crate::output;
 
 /// What is profiled; the first nine are measured beside each other, too.
 pub(super) const MODELS: [Net; 10] = [

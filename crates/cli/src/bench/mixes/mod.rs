@@ -9,11 +9,12 @@ mod row;
 mod table;
 mod verdict;
 
+use fermata_files::InputError;
+
 pub(crate) use args::MixesArgs;
 
 use super::document::Document;
 use super::experiment::{self, Experiment};
-use crate::input::InputError;
 
 /// In the order of the document.
 const EXPERIMENTS: [Experiment<MixesArgs>; 5] = [

@@ -1,10 +1,10 @@
 //! The four named mixes, and what is asked of the default policy on them.
 
 use fermata_dispatch::Policy;
+use fermata_files::InputError;
 use fermata_sim::mixes::{Mix, ZooModel};
 
 use crate::bench::measured::MeasuredZoo;
-use crate::input::InputError;
 
 /// A mix that is measured on several numbers of executors.
 pub(super) struct NamedMix {

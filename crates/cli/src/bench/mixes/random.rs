@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use fermata_chart::grouped;
 use fermata_dispatch::Policy;
+use fermata_files::InputError;
 use fermata_sim::mixes::{BestRival, DrawnMix, Goodput, Mix, Rival, ZooModel, Zoos, draw, rivals};
 use fermata_sim::symphony::{zoo_1080ti, zoo_a100};
 
@@ -12,7 +13,6 @@ use super::row::{MixRow, rounded};
 use super::verdict::{Comparison, report};
 use crate::bench::document::Section;
 use crate::bench::store::{self, Store};
-use crate::input::InputError;
 
 const MIXES: u64 = 1_000;
 const QUICK_MIXES: u64 = 40;

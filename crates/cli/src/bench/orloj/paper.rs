@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fermata_core::Span;
+use fermata_files::InputError;
 use fermata_sim::orloj::{Alone, Peak};
-
-use crate::input::InputError;
 
 /// A cell of a table: a load, an objective, and the finish rates that the paper found.
 #[derive(Clone, Debug)]

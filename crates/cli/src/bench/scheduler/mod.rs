@@ -14,9 +14,9 @@ use fermata_scheduler::trial::Trial;
 
 pub(crate) use args::SchedulerArgs;
 
-use crate::input::InputError;
-use crate::output;
 use search::measure;
+
+use fermata_files::{InputError, output};
 
 /// More makes no sense, and would not fit.
 const COUNT_MAX: usize = 1_000_000;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fermata_chart::{Axis, Figure, Lines, Panel, Row, Series};
 use fermata_core::Span;
 use fermata_dispatch::Rules;
+use fermata_files::output;
 use fermata_scheduler::trial::{Outcome, Trial};
 use serde_json::{Value, json};
 
@@ -12,7 +13,6 @@ use super::search::{Measured, measure};
 use super::{SchedulerArgs, count, name_of, say, trial_at};
 use crate::bench::document::Table;
 use crate::bench::machine::{Machine, Start};
-use crate::{output, table};
 
 /// Of one setting, for people.
 pub(super) fn text(trial: &Trial, measured: &Measured, instructions: Option<f64>) -> String {
@@ -21,7 +21,7 @@ pub(super) fn text(trial: &Trial, measured: &Measured, instructions: Option<f64>
         format!("{p50:.1} / {p99:.1} / {p9999:.0} us")
     };
     let stalls = &measured.stalls;
-    let mut table = table::Table::new(["", ""].into_iter());
+    let mut table = fermata_files::Table::new(["", ""].into_iter());
     let mut row = |name: String, value: String| table.row([name, value].into_iter());
     row("policy".to_owned(), name_of(trial.rules));
     row("models, GPUs".to_owned(), format!("{}, {}", trial.models, trial.executors));

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use fermata_chart::{Axis, Lines, Mark, Panel, Series, grouped};
+use fermata_files::InputError;
 use fermata_sim::symphony::{
     Contender, GRID_POLICIES, GRID_REQUESTS, Lab, Workload, grid, measure, sample,
 };
@@ -9,7 +10,6 @@ use fermata_sim::symphony::{
 use super::Bench;
 use crate::bench::document::{Section, Table, figure};
 use crate::bench::store::{self, Row, Store};
-use crate::input::InputError;
 
 /// How many workloads are a look.
 const SAMPLE: usize = 300;

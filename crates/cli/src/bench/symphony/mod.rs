@@ -9,13 +9,13 @@ mod matrix;
 mod sweep;
 mod targets;
 
+use fermata_files::InputError;
 use fermata_sim::symphony::{Effort, Lab};
 
 pub(crate) use args::SymphonyArgs;
 
 use super::document::Document;
 use super::experiment::{self, Experiment};
-use crate::input::InputError;
 
 /// In the order of the document.
 pub(crate) const EXPERIMENTS: [Experiment<SymphonyArgs>; 14] = [

@@ -10,28 +10,27 @@ const RATE_MAX: f64 = 1e9;
 const NUMBER_MAX: f64 = 1e9;
 
 /// Checks the values of one table, and names file, table and key of what it refuses.
-pub(crate) struct Checker<'a> {
-    pub(crate) file: &'a Path,
+pub struct Checker<'a> {
+    /// The file.
+    pub file: &'a Path,
     /// Which of several tables, such as `model 'resnet50'`.
-    pub(crate) place: Option<String>,
+    pub place: Option<String>,
 }
 
 impl Checker<'_> {
-    pub(crate) fn refuse(&self, key: &str, reason: impl Into<String>) -> InputError {
+    /// Why the value of a key is refused.
+    pub fn refuse(&self, key: &str, reason: impl Into<String>) -> InputError {
         let (file, place) = (self.file.to_owned(), self.place.clone());
         InputError::Key { file, place, key: key.to_owned(), reason: reason.into() }
     }
 
-    pub(crate) fn required<T>(&self, key: &str, value: Option<T>) -> Result<T, InputError> {
+    /// A value that must be there.
+    pub fn required<T>(&self, key: &str, value: Option<T>) -> Result<T, InputError> {
         value.ok_or_else(|| self.refuse(key, "missing"))
     }
 
     /// A name that can be shown in one line.
-    pub(crate) fn name<'b>(
-        &self,
-        key: &str,
-        value: Option<&'b str>,
-    ) -> Result<&'b str, InputError> {
+    pub fn name<'b>(&self, key: &str, value: Option<&'b str>) -> Result<&'b str, InputError> {
         let name = self.required(key, value)?;
         if name.is_empty() || name.contains(char::is_control) {
             return Err(self.refuse(key, "must be a word in one line"));
@@ -39,7 +38,8 @@ impl Checker<'_> {
         Ok(name)
     }
 
-    pub(crate) fn positive(&self, key: &str, value: f64) -> Result<f64, InputError> {
+    /// A number above zero.
+    pub fn positive(&self, key: &str, value: f64) -> Result<f64, InputError> {
         if value > 0.0 && value <= NUMBER_MAX {
             return Ok(value);
         }
@@ -49,14 +49,16 @@ impl Checker<'_> {
         ))
     }
 
-    pub(crate) fn not_negative(&self, key: &str, value: f64) -> Result<f64, InputError> {
+    /// A number that is zero or more.
+    pub fn not_negative(&self, key: &str, value: f64) -> Result<f64, InputError> {
         if (0.0..=NUMBER_MAX).contains(&value) {
             return Ok(value);
         }
         Err(self.refuse(key, format!("{} is not a number from 0 to {NUMBER_MAX}", shown(value))))
     }
 
-    pub(crate) fn rate(&self, rate: f64) -> Result<f64, InputError> {
+    /// The requests a second of the key `rate`.
+    pub fn rate(&self, rate: f64) -> Result<f64, InputError> {
         if rate > 0.0 && rate <= RATE_MAX {
             return Ok(rate);
         }
@@ -67,7 +69,8 @@ impl Checker<'_> {
         Err(self.refuse("rate", reason))
     }
 
-    pub(crate) fn count(&self, key: &str, value: i64, most: usize) -> Result<usize, InputError> {
+    /// A whole number from one to `most`.
+    pub fn count(&self, key: &str, value: i64, most: usize) -> Result<usize, InputError> {
         match usize::try_from(value) {
             Ok(count) if count >= 1 && count <= most => Ok(count),
             _ => Err(self.refuse(key, format!("{value} is not a whole number from 1 to {most}"))),

@@ -8,77 +8,93 @@ use fermata_core::{Profile, Span};
 use fermata_plan::shares::{Coefficients, Grid, Usage};
 use serde::{Deserialize, Serialize};
 
-use super::profile::span;
-
 /// The only format so far.
-pub(crate) const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 1;
 
 /// The name of the file of neighbours, beside those of the models.
-pub(crate) const INTERFERENCE: &str = "interference.json";
+pub const INTERFERENCE: &str = "interference.json";
 
 /// A model's latencies by batch size and share, as they are written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct MeasuredFile {
-    pub(crate) format: u32,
-    pub(crate) model: String,
-    pub(crate) device: String,
-    pub(crate) multiprocessors: u32,
-    pub(crate) precision: String,
+pub struct MeasuredFile {
+    /// The format: [`FORMAT`].
+    pub format: u32,
+    /// The model.
+    pub model: String,
+    /// The GPU.
+    pub device: String,
+    /// How many multiprocessors it has.
+    pub multiprocessors: u32,
+    /// Of the weights: `fp16`, `fp32`.
+    pub precision: String,
     /// The sizes that were measured.
-    pub(crate) batches: Vec<usize>,
+    pub batches: Vec<usize>,
     /// The sizes that the engine runs: it pads others up to the next of them. None, if it runs all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) captured: Vec<usize>,
-    pub(crate) shares: Vec<ShareRow>,
+    pub captured: Vec<usize>,
+    /// One row a share.
+    pub shares: Vec<ShareRow>,
     /// What it uses of what shares have in common, on a whole GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) usage: Option<UsageRow>,
+    pub usage: Option<UsageRow>,
 }
 
 /// Latencies on one share, by the sizes of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ShareRow {
-    pub(crate) percent: u32,
-    pub(crate) multiprocessors: u32,
-    pub(crate) median_ms: Vec<f64>,
-    pub(crate) tail_ms: Vec<f64>,
+pub struct ShareRow {
+    /// The share, of the whole GPU.
+    pub percent: u32,
+    /// How many multiprocessors it has.
+    pub multiprocessors: u32,
+    /// What half of the batches do not exceed, by size.
+    pub median_ms: Vec<f64>,
+    /// What 99 % of the batches do not exceed, by size.
+    pub tail_ms: Vec<f64>,
 }
 
 /// `Usage`, as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct UsageRow {
-    pub(crate) l2: f64,
-    pub(crate) dram: f64,
+pub struct UsageRow {
+    /// Of the L2 cache's bandwidth.
+    pub l2: f64,
+    /// Of the memory's bandwidth.
+    pub dram: f64,
 }
 
 /// `Coefficients`, as they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct CoefficientsRow {
-    pub(crate) own_l2: f64,
-    pub(crate) other_l2: f64,
-    pub(crate) own_dram: f64,
-    pub(crate) other_dram: f64,
-    pub(crate) constant: f64,
+pub struct CoefficientsRow {
+    /// For its own use of the L2 cache.
+    pub own_l2: f64,
+    /// For its neighbour's use of the L2 cache.
+    pub other_l2: f64,
+    /// For its own use of the memory.
+    pub own_dram: f64,
+    /// For its neighbour's use of the memory.
+    pub other_dram: f64,
+    /// What is there without any use.
+    pub constant: f64,
 }
 
 /// What is known of a model on shares of a GPU.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Measured {
+pub struct Measured {
     /// What half of the batches do not exceed: what a server plans with on a GPU, where the next batch waits if one takes longer.
     medians: Grid,
-    pub(crate) usage: Option<Usage>,
+    /// What it uses of what shares have in common.
+    pub usage: Option<Usage>,
 }
 
 impl Measured {
     /// How long batches take on a share of so many percent.
-    pub(crate) fn on_share(&self, percent: u32) -> Profile {
+    pub fn on_share(&self, percent: u32) -> Profile {
         self.medians.on_share(percent)
     }
 }
 
 impl MeasuredFile {
     /// What the file says, if it makes sense.
-    pub(crate) fn check(&self) -> Result<Measured, String> {
+    pub fn check(&self) -> Result<Measured, String> {
         if self.format != FORMAT {
             return Err(format!("format {}: only {FORMAT} is known", self.format));
         }
@@ -90,12 +106,12 @@ impl MeasuredFile {
     }
 
     /// What half of the batches do not exceed: how fast the model is when nobody disturbs it.
-    pub(crate) fn medians(&self) -> Result<Grid, String> {
+    pub fn medians(&self) -> Result<Grid, String> {
         self.grid(|row| &row.median_ms)
     }
 
     /// What 99 % of the batches do not exceed.
-    pub(crate) fn tails(&self) -> Result<Grid, String> {
+    pub fn tails(&self) -> Result<Grid, String> {
         self.grid(|row| &row.tail_ms)
     }
 
@@ -126,9 +142,15 @@ impl From<Coefficients> for CoefficientsRow {
     }
 }
 
+/// A latency as files have it, if it is one.
+pub fn span(ms: f64) -> Result<Span, String> {
+    let sound = (0.0..=1e9).contains(&ms);
+    sound.then(|| Span::from_ms(ms)).ok_or_else(|| format!("{ms} is no latency in milliseconds"))
+}
+
 /// How long batches take on a whole GPU whose engine runs every size, linear between the measured
 /// ones; else why that is not known.
-pub(crate) fn read_unpadded(file: &Path) -> Result<Profile, String> {
+pub fn read_unpadded(file: &Path) -> Result<Profile, String> {
     let shown = file.display();
     let text = fs::read_to_string(file).map_err(|error| format!("{shown}: {error}"))?;
     let read: MeasuredFile =
@@ -139,7 +161,7 @@ pub(crate) fn read_unpadded(file: &Path) -> Result<Profile, String> {
 }
 
 /// The coefficients of a file of neighbours; else why there are none.
-pub(crate) fn read_interference(file: &Path) -> Result<Coefficients, String> {
+pub fn read_interference(file: &Path) -> Result<Coefficients, String> {
     /// What such a file has, of what is needed here.
     #[derive(Deserialize)]
     struct Raw {

@@ -1,14 +1,13 @@
 //! Shares of a GPU, as they are written: `40,60`.
 
-use super::InputError;
-use crate::client;
+use super::{InputError, in_one_line};
 
 /// More shares than a GPU could have are slips of the keyboard.
 const SHARES_MAX: usize = 64;
 
 /// Whole percents, at most 100 together.
-pub(crate) fn shares(name: &'static str, text: &str) -> Result<Vec<u32>, InputError> {
-    let shown = client::in_one_line(text);
+pub fn shares(name: &'static str, text: &str) -> Result<Vec<u32>, InputError> {
+    let shown = in_one_line(text);
     let refuse = |reason: String| Err(InputError::Argument { name, reason });
     let percents: Option<Vec<u32>> =
         text.split(',').map(|word| word.trim().trim_end_matches('%').parse().ok()).collect();

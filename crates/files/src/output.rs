@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::input::InputError;
+use super::InputError;
 
 /// Finds out before a long run whether a file can be written where it is wanted.
-pub(crate) fn check_writable(name: &'static str, file: &Path) -> Result<(), InputError> {
+pub fn check_writable(name: &'static str, file: &Path) -> Result<(), InputError> {
     let refuse = |reason: String| {
         Err(InputError::Argument { name, reason: format!("{}: {reason}", file.display()) })
     };
@@ -32,7 +32,7 @@ fn neighbour(file: &Path) -> PathBuf {
 
 /// Writes a file through a neighbour that is renamed at the end, so that a reader, or an interruption,
 /// never sees half of it.
-pub(crate) fn write_file(file: &Path, text: &str) -> anyhow::Result<()> {
+pub fn write_file(file: &Path, text: &str) -> anyhow::Result<()> {
     let neighbour = neighbour(file);
     let written = fs::write(&neighbour, text).and_then(|()| fs::rename(&neighbour, file));
     if written.is_err() {
@@ -43,7 +43,7 @@ pub(crate) fn write_file(file: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 /// Prints an answer at once. A reader that has closed its end has read enough.
-pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

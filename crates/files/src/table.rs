@@ -3,28 +3,31 @@
 use std::fmt::Write;
 
 /// Columns as wide as their widest cell; the first is aligned to the left, numbers to the right.
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
     /// Another column of words.
     left: Option<usize>,
 }
 
 impl Table {
-    pub(crate) fn new<'a>(head: impl Iterator<Item = &'a str>) -> Self {
+    /// With these heads of columns.
+    pub fn new<'a>(head: impl Iterator<Item = &'a str>) -> Self {
         Self { rows: vec![head.map(str::to_owned).collect()], left: None }
     }
 
     /// Aligns the column of this name to the left too.
-    pub(crate) fn left(self, name: &str) -> Self {
+    pub fn left(self, name: &str) -> Self {
         let left = self.rows[0].iter().position(|head| head == name);
         Self { left, ..self }
     }
 
-    pub(crate) fn row(&mut self, cells: impl Iterator<Item = String>) {
+    /// One more row, with a cell for each column.
+    pub fn row(&mut self, cells: impl Iterator<Item = String>) {
         self.rows.push(cells.collect());
     }
 
-    pub(crate) fn render(&self) -> String {
+    /// All rows, the heads first.
+    pub fn render(&self) -> String {
         let width = |column: usize| {
             self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
         };

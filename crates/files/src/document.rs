@@ -9,7 +9,7 @@ use super::InputError;
 
 /// Reads TOML. An error of syntax has a line, any other a key, and the table that it is in, if that is one of `tables`,
 /// of which a file may have several.
-pub(crate) fn parse<T: DeserializeOwned>(
+pub fn parse<T: DeserializeOwned>(
     file: &Path,
     text: &str,
     tables: &[&str],
@@ -33,7 +33,7 @@ pub(crate) fn parse<T: DeserializeOwned>(
 }
 
 /// Reads JSON. An error of syntax has a line, any other a key too.
-pub(crate) fn parse_json<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, InputError> {
+pub fn parse_json<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, InputError> {
     let mut document = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut document).map_err(|error| {
         let key = error.path().to_string();
