@@ -6,6 +6,7 @@
 
 mod check;
 mod closed;
+pub mod confirm;
 mod control;
 mod delayed;
 mod feed;
@@ -17,6 +18,7 @@ mod scenario;
 mod search;
 mod stats;
 pub mod symphony;
+pub mod weigh;
 mod world;
 
 pub use check::{Checker, Log, Promises};

@@ -57,6 +57,18 @@ pub enum Arrivals {
     Recorded(Arc<[Time]>, Option<Arc<[Span]>>),
 }
 
+impl Arrivals {
+    /// The same at another rate, which stays. Recorded moments have no rate.
+    pub fn at_rate(&self, rate: f64) -> Self {
+        let rate = Rate::Constant(rate);
+        match self {
+            Self::Process(process, _) => Self::Process(*process, rate),
+            Self::Table(gaps, _) => Self::Table(gaps.clone(), rate),
+            Self::Recorded(..) => panic!("recorded moments have no rate"),
+        }
+    }
+}
+
 /// When the arrivals end. What has arrived is then served or dropped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::Context;
+use fermata_files::{InputError, output};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime;
 use tokio::task::LocalSet;
@@ -47,8 +48,6 @@ use report::Report;
 
 use shared_memory::Region;
 use worker::Stop;
-
-use fermata_files::{InputError, output};
 
 /// Runs the command.
 pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<()> {

@@ -10,9 +10,10 @@ use fermata_files::{Checker, InputError};
 use fermata_plan::shares::{Coefficients, Measured, Rules, Traits};
 use fermata_plan::{Demand, Kind, Plan, Problem};
 use fermata_sim::Arrivals;
-use fermata_workload::Rate;
+use fermata_sim::confirm::{Confirmed, Demands, Trial, confirm};
 use serde::Deserialize;
 
+use super::progress::Progress;
 use super::query::{AskedQuery, NamedSplit, RawQuery, Unsplit};
 use crate::input::{self, Latency, LatencyKeys};
 use crate::sim::GPUS_MAX;
@@ -188,7 +189,7 @@ impl PlanFile {
                 memory: asked.memory,
                 workspace: asked.workspace,
             });
-            arrivals.push(at_rate(&asked.arrivals, rate));
+            arrivals.push(asked.arrivals.at_rate(rate));
         }
         let mut case = Case {
             problem: Problem {
@@ -230,9 +231,18 @@ impl Case {
             && kinds.into_iter().all(|(at, kind)| within(gpus_of(plan, at), kind.limit))
     }
 
-    /// What a demand asks of a pool that serves only a part of its rate.
-    pub(super) fn arrivals_at(&self, demand: usize, rate: f64) -> Arrivals {
-        at_rate(&self.arrivals[demand], rate)
+    /// Tries a plan in the simulator, and gives its pools the GPUs that they turn out to need.
+    pub(super) fn confirm(&self, plan: &mut Plan, trial: Trial, progress: &Progress) -> Confirmed {
+        let demands = Demands {
+            problem: &self.problem,
+            rules: &self.rules,
+            traits: &self.traits,
+            arrivals: &self.arrivals,
+            policy: self.policy,
+            gpus_max: GPUS_MAX,
+        };
+        progress.expect(plan.pools.len());
+        confirm(&demands, plan, trial, || progress.finish_one())
     }
 }
 
@@ -295,15 +305,6 @@ pub(super) fn scaled(span: Span, factor: f64) -> Span {
 pub(super) fn rate_of(arrivals: &Arrivals) -> f64 {
     match arrivals {
         Arrivals::Process(_, rate) | Arrivals::Table(_, rate) => rate.at(Time::START),
-        Arrivals::Recorded(..) => unreachable!("a file of demands has no recorded moments"),
-    }
-}
-
-pub(super) fn at_rate(arrivals: &Arrivals, rate: f64) -> Arrivals {
-    let rate = Rate::Constant(rate);
-    match arrivals {
-        Arrivals::Process(process, _) => Arrivals::Process(*process, rate),
-        Arrivals::Table(gaps, _) => Arrivals::Table(gaps.clone(), rate),
         Arrivals::Recorded(..) => unreachable!("a file of demands has no recorded moments"),
     }
 }

@@ -3,10 +3,10 @@
 use fermata_chart::grouped;
 use fermata_files::{Table, output};
 use fermata_plan::Method;
+use fermata_sim::confirm::Trial;
 use serde::Serialize;
 
 use super::args::PlanArgs;
-use super::confirm::Trial;
 use super::file::PlanFile;
 use super::progress::Progress;
 use super::report::Report;

@@ -3,7 +3,6 @@
 mod args;
 mod gpus;
 mod log;
-mod weigh;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -10,13 +10,12 @@ use std::thread::available_parallelism;
 
 use fermata_core::Span;
 use fermata_dispatch::{Policy, Rules};
+use fermata_files::{InputError, output};
 use fermata_scheduler::trial::Trial;
 
 pub(crate) use args::SchedulerArgs;
 
 use search::measure;
-
-use fermata_files::{InputError, output};
 
 /// More makes no sense, and would not fit.
 const COUNT_MAX: usize = 1_000_000;

@@ -1,15 +1,20 @@
-//! How good cuts of a GPU are for a load, by trying each in the simulator: what `fermata serve --shares auto` chooses by.
+//! How good cuts of a GPU are for a load, by simulating each: `fermata serve --shares auto` chooses
+//! by it.
 //!
-//! Pure, and bounded: a few dozen runs of some ten thousand requests, the same for every cut, so that chance favours none of them.
+//! Pure, and bounded: a few dozen runs of some ten thousand requests, the same for every cut, so
+//! that chance favours none of them.
 
 use std::sync::Arc;
 
 use fermata_core::{ClassId, Profile};
-use fermata_dispatch::{ModelSpec, Policy};
+use fermata_dispatch::{ModelSpec, Network, Policy};
 use fermata_plan::shares::{Coefficients, Usage, stretched};
-use fermata_server::gpu::{Candidate, Question};
-use fermata_sim::{BAD_MAX, Drawn, End, Load, NEAR, Scenario, Stats, highest_near, run_drawn};
 use fermata_workload::Process;
+
+use crate::feed::Drawn;
+use crate::scenario::{End, Load, Scenario};
+use crate::search::{BAD_MAX, NEAR, highest_near, run_drawn};
+use crate::stats::Stats;
 
 /// How many requests a run has, at least and at most.
 const REQUESTS: (u64, u64) = (20_000, 40_000);
@@ -19,11 +24,33 @@ const SLOS: f64 = 30.0;
 const PRECISION: f64 = 0.01;
 const SEED: u64 = 1;
 
+/// How good are these cuts of one GPU for this load?
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Requests a second of each model. Only their proportions count.
+    pub rates: Vec<f64>,
+    /// How far away the shares are.
+    pub network: Network,
+    /// Those to try; the first is the one in force.
+    pub cuts: Vec<Cut>,
+}
+
+/// A cut that is tried.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    /// Its shares, in percent.
+    pub percents: Vec<u32>,
+    /// The class of each: shares with equally many multiprocessors are of one.
+    pub classes: Vec<ClassId>,
+    /// What dispatch would know of each model, with a profile by class, as if there were no neighbours.
+    pub specs: Vec<Arc<ModelSpec>>,
+}
+
 /// The goodput of each cut of a question.
-pub(super) fn weigh(question: &Question) -> Vec<f64> {
+pub fn weigh(question: &Question) -> Vec<f64> {
     let Some(bench) = Bench::new(question) else { return vec![0.0; question.cuts.len()] };
     let mut guess = None;
-    let mut goodput = |cut: &Candidate| {
+    let mut goodput = |cut: &Cut| {
         let found = bench.goodput(cut, guess);
         // Other cuts are likely to be as good, by and large.
         guess = guess.or((found > 0.0).then_some(found));
@@ -63,7 +90,7 @@ impl<'a> Bench<'a> {
     }
 
     /// The highest rate of all models together at which each has enough of its requests in time.
-    fn goodput(&self, cut: &Candidate, guess: Option<f64>) -> f64 {
+    fn goodput(&self, cut: &Cut, guess: Option<f64>) -> f64 {
         let scenario = self.scenario(cut);
         let total = scenario.rate();
         let drawn = Drawn::new(&scenario, 1.0);
@@ -76,7 +103,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn scenario(&self, cut: &Candidate) -> Scenario {
+    fn scenario(&self, cut: &Cut) -> Scenario {
         let load = |(spec, &rate): (&Arc<ModelSpec>, &f64)| {
             Load::steady(Arc::new(beside(spec, cut)), Process::Poisson, rate)
         };
@@ -103,7 +130,7 @@ fn is_good(stats: &Stats) -> bool {
 }
 
 /// A model on the shares of a cut, whose neighbours slow it down. Where run times depend on the input, batches take what they do on average.
-fn beside(spec: &ModelSpec, cut: &Candidate) -> ModelSpec {
+fn beside(spec: &ModelSpec, cut: &Cut) -> ModelSpec {
     let on_class = |(at, profile): (usize, &Option<Arc<Profile>>)| {
         let profile = profile.as_ref()?;
         let factor = neighbours(cut, ClassId(at as u16));
@@ -115,7 +142,7 @@ fn beside(spec: &ModelSpec, cut: &Candidate) -> ModelSpec {
 
 /// How many times as long batches take on a class of shares, all others being busy. What models use of a GPU is not known here, so that of
 /// an average one counts.
-fn neighbours(cut: &Candidate, class: ClassId) -> f64 {
+fn neighbours(cut: &Cut, class: ClassId) -> f64 {
     let share = cut.classes.iter().position(|&other| other == class);
     let percent = share.map_or(0, |share| cut.percents[share]);
     let others = cut.percents.iter().sum::<u32>() - percent;
@@ -129,7 +156,6 @@ fn neighbours(cut: &Candidate, class: ClassId) -> f64 {
 #[cfg(test)]
 mod tests {
     use fermata_core::Span;
-    use fermata_dispatch::Network;
     use fermata_plan::shares::on_share;
 
     use super::*;
@@ -151,7 +177,7 @@ mod tests {
                 let on = |&percent: &u32| Some(Arc::new(on_share(&whole, percent, 64)));
                 Arc::new(ModelSpec::new(Span::from_ms(slo_ms), shares.iter().map(on).collect()))
             };
-            Candidate {
+            Cut {
                 percents: percents.to_vec(),
                 classes: percents.iter().map(class).map(ClassId).collect(),
                 specs: nets.iter().map(spec).collect(),

@@ -8,53 +8,69 @@ use std::ptr;
 use std::sync::Arc;
 
 use fermata_core::{ClassId, Profile, Span, Time};
-use fermata_dispatch::{ModelSpec, Network};
-use fermata_plan::shares::stretched;
-use fermata_plan::{Infeasible, Member, Plan, Pool, Reason};
-use fermata_sim::{BAD_MAX, Drawn, End, Load, Scenario, fewest_near, run, run_drawn, spread};
+use fermata_dispatch::{ModelSpec, Network, Policy};
+use fermata_plan::shares::{Rules, Traits, stretched};
+use fermata_plan::{Infeasible, Member, Plan, Pool, Problem, Reason};
 
-use super::file::Case;
-use super::progress::Progress;
-use crate::sim::GPUS_MAX;
+use crate::feed::Drawn;
+use crate::scenario::{Arrivals, End, Load, Scenario};
+use crate::search::{BAD_MAX, fewest_near, run, run_drawn, spread};
+
+/// What a plan was made for, and how that is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Demands<'a> {
+    /// The problem that the plan solves.
+    pub problem: &'a Problem,
+    /// How GPUs are cut.
+    pub rules: &'a Rules,
+    /// By demand: what is known of it on shares.
+    pub traits: &'a [Traits],
+    /// By demand: when requests come, at its rate. Recorded moments have none.
+    pub arrivals: &'a [Arrivals],
+    /// Under which policy plans are tried.
+    pub policy: Policy,
+    /// No pool is tried with more GPUs.
+    pub gpus_max: usize,
+}
 
 /// How thoroughly plans are tried.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trial {
+pub struct Trial {
     /// At least so many requests in each run.
-    pub(super) requests: u64,
+    pub requests: u64,
     /// At least so long a run.
-    pub(super) seconds: f64,
+    pub seconds: f64,
     /// What was found is tried again with the next one.
-    pub(super) seed: u64,
+    pub seed: u64,
     /// How many runs go side by side.
-    pub(super) threads: usize,
+    pub threads: usize,
 }
 
 /// What came out.
 #[derive(Clone, Debug)]
-pub(super) struct Confirmed {
+pub struct Confirmed {
     /// By pool of the plan.
-    pub(super) pools: Vec<Tried>,
+    pub pools: Vec<Tried>,
     /// How many GPUs the planner had estimated.
-    pub(super) estimate: usize,
+    pub estimate: usize,
 }
 
 /// What came out of one pool.
 #[derive(Clone, Debug)]
-pub(super) struct Tried {
+pub struct Tried {
     /// By member.
-    pub(super) members: Vec<Seen>,
+    pub members: Vec<Seen>,
     /// How many requests each run had.
-    pub(super) requests: u64,
+    pub requests: u64,
 }
 
 /// What happened to one member of a pool.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub struct Seen {
     /// Dropped or late, with each seed.
-    pub(super) bad_rates: [f64; 2],
+    pub bad_rates: [f64; 2],
     /// What 99 % of the answers took at most, with the first seed.
-    pub(super) p99: Span,
+    pub p99: Span,
 }
 
 impl Seen {
@@ -65,34 +81,33 @@ impl Seen {
 
 impl Confirmed {
     /// The highest bad rate of any member of any pool, with each seed.
-    pub(super) fn worst(&self) -> [f64; 2] {
+    pub fn worst(&self) -> [f64; 2] {
         let members = || self.pools.iter().flat_map(|pool| &pool.members);
         [0, 1].map(|seed| members().map(|seen| seen.bad_rates[seed]).fold(0.0, f64::max))
     }
 
     /// Whether every model has enough of its requests in time, with both seeds.
-    pub(super) fn is_good(&self) -> bool {
+    pub fn is_good(&self) -> bool {
         self.worst().iter().all(|&bad| bad <= BAD_MAX)
     }
 }
 
 /// Gives each pool in which dispatch decides the fewest GPUs that are enough, within the limits of the problem, and
-/// tells what happens in each pool.
-pub(super) fn confirm(
-    case: &Case,
+/// tells what happens in each pool. `finished` is called once for each pool, as soon as it was tried.
+pub fn confirm(
+    asked: &Demands<'_>,
     plan: &mut Plan,
     trial: Trial,
-    progress: &Progress,
+    finished: impl Fn() + Sync,
 ) -> Confirmed {
     let estimate = plan.gpus();
-    progress.expect(plan.pools.len());
-    let bench = Bench { case, pools: &plan.pools, trial };
+    let bench = Bench { asked, pools: &plan.pools, trial };
     let tried = spread(&plan.pools, trial.threads, |pool| {
         let tried = match pool.round {
             None => bench.fewest(pool),
             Some(_) => (pool.gpus.len(), bench.run(pool, pool.gpus.len())),
         };
-        progress.finish_one();
+        finished();
         tried
     });
     let (mut sizes, mut tried): (Vec<usize>, Vec<Tried>) = tried.into_iter().unzip();
@@ -101,9 +116,9 @@ pub(super) fn confirm(
     }
     resize(plan, &sizes);
     let enough = plan.gpus();
-    if limit(case, plan, &mut sizes) {
+    if limit(asked.problem, plan, &mut sizes) {
         resize(plan, &sizes);
-        let bench = Bench { case, pools: &plan.pools, trial };
+        let bench = Bench { asked, pools: &plan.pools, trial };
         tried = spread(&plan.pools, trial.threads, |pool| bench.run(pool, pool.gpus.len()));
         name_the_late(plan, &tried, enough);
     }
@@ -111,8 +126,7 @@ pub(super) fn confirm(
 }
 
 /// Whether the sizes of pools are beyond what there may be, and then less: the largest give.
-fn limit(case: &Case, plan: &Plan, sizes: &mut [usize]) -> bool {
-    let problem = &case.problem;
+fn limit(problem: &Problem, plan: &Plan, sizes: &mut [usize]) -> bool {
     let mut changed = false;
     let mut shrink = |sizes: &mut [usize], limit: usize, of: &dyn Fn(usize) -> bool| {
         let pools: Vec<usize> = (0..sizes.len()).filter(|&at| of(plan.pools[at].kind)).collect();
@@ -163,7 +177,7 @@ fn resize(plan: &mut Plan, sizes: &[usize]) {
 
 /// Where pools are tried.
 struct Bench<'a> {
-    case: &'a Case,
+    asked: &'a Demands<'a>,
     /// All pools of the plan: those with shares have neighbours.
     pools: &'a [Pool],
     trial: Trial,
@@ -177,13 +191,14 @@ impl Bench<'_> {
         let drawn = Drawn::new(&scenario, 1.0);
         let passes = |executors: usize| {
             let scenario = scenario.with_executors(executors);
-            let stats = run_drawn(&scenario, &drawn, 1.0, self.case.policy, Some(BAD_MAX));
+            let stats = run_drawn(&scenario, &drawn, 1.0, self.asked.policy, Some(BAD_MAX));
             !stats.stopped && stats.worst_bad_rate() <= BAD_MAX
         };
-        let mut executors = fewest_near(pool.gpus.len(), GPUS_MAX, passes).unwrap_or(GPUS_MAX);
+        let most = self.asked.gpus_max;
+        let mut executors = fewest_near(pool.gpus.len(), most, passes).unwrap_or(most);
         loop {
             let tried = self.run(pool, executors);
-            if tried.members.iter().all(Seen::is_good) || executors >= GPUS_MAX {
+            if tried.members.iter().all(Seen::is_good) || executors >= most {
                 return (executors, tried);
             }
             executors += 1;
@@ -194,7 +209,7 @@ impl Bench<'_> {
     fn run(&self, pool: &Pool, executors: usize) -> Tried {
         let seeds = [self.trial.seed, self.trial.seed.wrapping_add(1)];
         let [first, second] =
-            seeds.map(|seed| run(&self.scenario(pool, executors, seed), self.case.policy));
+            seeds.map(|seed| run(&self.scenario(pool, executors, seed), self.asked.policy));
         let seen = first.models.iter().zip(&second.models).map(|(first, second)| Seen {
             bad_rates: [first.bad_rate(), second.bad_rate()],
             p99: first.latency.quantile(0.99),
@@ -205,10 +220,10 @@ impl Bench<'_> {
     /// A pool as it is simulated.
     fn scenario(&self, pool: &Pool, executors: usize, seed: u64) -> Scenario {
         let load = |member: &Member| {
-            let slo = self.case.problem.demands[member.demand].slo;
+            let slo = self.asked.problem.demands[member.demand].slo;
             Load::new(
                 Arc::new(ModelSpec::uniform(slo, self.profile(pool, member.demand))),
-                self.case.arrivals_at(member.demand, member.rate),
+                self.asked.arrivals[member.demand].at_rate(member.rate),
             )
         };
         let loads: Vec<Load> = pool.members.iter().map(load).collect();
@@ -228,12 +243,12 @@ impl Bench<'_> {
     /// How long the batches of a demand take on an executor of a pool: on a share, and beside a neighbour, as the
     /// planner reckons.
     fn profile(&self, pool: &Pool, demand: usize) -> Profile {
-        let whole = self.case.problem.demands[demand].profiles[pool.kind].clone();
+        let whole = self.asked.problem.demands[demand].profiles[pool.kind].clone();
         let whole = whole.expect("a demand is placed where it runs");
         if pool.share == 100 {
             return whole;
         }
-        let Case { rules, traits, .. } = self.case;
+        let Demands { rules, traits, .. } = self.asked;
         let used = |demand: usize, pool: &Pool| traits[demand].usage.on_share(pool.share);
         let beside = self.pools.iter().filter(|other| {
             !ptr::eq(*other, pool) && other.gpus.iter().any(|gpu| pool.gpus.contains(gpu))
