@@ -166,7 +166,8 @@ impl Load {
         }
     }
 
-    pub(crate) fn stream(&self, seed: u64, number: usize) -> Stream {
+    /// When its requests come, it being the model of this number: each number has a stream of its own.
+    pub fn stream(&self, seed: u64, number: usize) -> Stream {
         match &self.arrivals {
             Arrivals::Process(process, rate) => {
                 Stream::new(Gaps::new(*process, seed, number as u64), rate)
@@ -200,7 +201,7 @@ impl End {
     }
 
     /// How many requests may arrive.
-    pub(crate) fn requests(self) -> u64 {
+    pub fn requests(self) -> u64 {
         match self {
             Self::At(_) => u64::MAX,
             Self::Requests(requests) => requests,

@@ -10,9 +10,9 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
+use fermata_experiments::trials::symphony::Meter;
 use fermata_files::{InputError, output};
 use fermata_sim::spread;
-use fermata_sim::symphony::Meter;
 use fermata_workload::Counts;
 
 use super::document::{Document, Heading, Section};

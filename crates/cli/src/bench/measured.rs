@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args as Arguments;
+use fermata_experiments::trials::mixes::ZooModel;
 use fermata_files::{INTERFERENCE, InputError, read_unpadded};
-use fermata_sim::mixes::ZooModel;
 
 /// Where the measured profiles are.
 #[derive(Debug, Arguments)]

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use fermata_sim::symphony::Meter;
+use fermata_experiments::trials::symphony::Meter;
 use indicatif::{ProgressBar, ProgressStyle};
 
 const EVERY: Duration = Duration::from_secs(60);

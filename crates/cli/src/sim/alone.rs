@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fermata_core::{Growth, KindId, Profile, Span, Spread};
 use fermata_files::{Checker, InputError};
 use fermata_sim::Sizes;
-use fermata_sim::orloj::{Alone, Peak};
+use fermata_sim::{Alone, Peak};
 use serde::Deserialize;
 
 /// Requests of one application.

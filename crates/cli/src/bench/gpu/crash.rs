@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fermata_chart::{Axis, Lines, Mark, Series, grouped};
+use fermata_experiments::trials::symphony::Meter;
 use fermata_onnx::zoo::Net;
-use fermata_sim::symphony::Meter;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 

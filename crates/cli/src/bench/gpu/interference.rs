@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fermata_chart::{Axis, Lines, Series, Shape};
 use fermata_engine::Seat;
+use fermata_experiments::trials::symphony::Meter;
 use fermata_files::{CoefficientsRow, FORMAT, INTERFERENCE, UsageRow, output};
-use fermata_sim::symphony::Meter;
 use serde::Serialize;
 
 use super::choice::choose;

@@ -1,8 +1,8 @@
 //! Device-bound latencies on the whole GPU, and throughput back to back.
 
 use fermata_chart::{Axis, Lines, Series, grouped};
+use fermata_experiments::trials::symphony::Meter;
 use fermata_onnx::zoo::Net;
-use fermata_sim::symphony::Meter;
 use serde::Serialize;
 
 use super::rig::sweep;

@@ -2,8 +2,8 @@
 //! in a loop after other traffic.
 
 use fermata_chart::grouped;
+use fermata_experiments::trials::symphony::Meter;
 use fermata_onnx::zoo::Net;
-use fermata_sim::symphony::Meter;
 use serde::Serialize;
 
 use super::child::{Loaded, Server, load, steady};

@@ -2,10 +2,10 @@
 
 use fermata_chart::{Axis, BarSeries, Bars, grouped};
 use fermata_core::Span;
+use fermata_experiments::trials::symphony::Meter;
 use fermata_files::MeasuredFile;
 use fermata_onnx::zoo::Net;
 use fermata_server::gpu::NETWORK;
-use fermata_sim::symphony::Meter;
 use serde::Serialize;
 
 use super::child::{Server, load};

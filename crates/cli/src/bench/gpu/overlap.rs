@@ -1,7 +1,7 @@
 //! What of copying, gathering and scattering is not hidden behind compute: wall time from batch to batch over device time.
 
+use fermata_experiments::trials::symphony::Meter;
 use fermata_onnx::zoo::Net;
-use fermata_sim::symphony::Meter;
 use serde::Serialize;
 
 use super::rig::sweep;

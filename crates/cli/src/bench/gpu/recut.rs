@@ -3,8 +3,8 @@
 use std::thread;
 
 use fermata_chart::grouped;
+use fermata_experiments::trials::symphony::Meter;
 use fermata_onnx::zoo::Net;
-use fermata_sim::symphony::Meter;
 use serde::Serialize;
 
 use super::child::{Loaded, Server, load_while, steady};

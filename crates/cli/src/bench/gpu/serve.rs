@@ -3,9 +3,9 @@
 use fermata_chart::{Axis, BarSeries, Bars, grouped};
 use fermata_core::Span;
 use fermata_dispatch::Network;
+use fermata_experiments::trials::symphony::Meter;
 use fermata_files::MeasuredFile;
 use fermata_onnx::zoo::Net;
-use fermata_sim::symphony::Meter;
 use serde::Serialize;
 
 use super::child::{Loaded, Server, load};

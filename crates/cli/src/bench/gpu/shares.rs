@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use fermata_chart::{Axis, Lines, Series};
 use fermata_engine::Gpu;
+use fermata_experiments::trials::symphony::Meter;
 use fermata_files::{FORMAT, MeasuredFile, ShareRow, output};
 use fermata_onnx::zoo::Net;
-use fermata_sim::symphony::Meter;
 
 use super::lab::Lab;
 use super::rig::{BATCH_MAX, Rig, sweep};

@@ -1,8 +1,8 @@
 //! Gpulet 5.2, figures 12 and 16: the highest rate of game, traffic and five scenarios that each method schedules.
 
 use fermata_chart::{Axis, BarSeries, Bars, grouped};
+use fermata_experiments::trials::symphony::Meter;
 use fermata_plan::shares::{self, Coefficients};
-use fermata_sim::symphony::Meter;
 
 use super::methods::{ELASTIC, IDEAL, LEGEND, METHODS, SHARES, SQUISHY};
 use super::models::{self, Load, Model, World};

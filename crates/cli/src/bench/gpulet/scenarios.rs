@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fermata_chart::{Axis, BarSeries, Bars, grouped};
-use fermata_sim::symphony::Meter;
+use fermata_experiments::trials::symphony::Meter;
 
 use super::Bench;
 use super::methods::{ELASTIC, IDEAL, LEGEND, METHODS, SHARES};

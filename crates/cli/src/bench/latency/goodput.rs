@@ -2,7 +2,7 @@
 //! the peak where they can be given away.
 
 use fermata_chart::{Axis, Lines, Panel, Series, grouped};
-use fermata_sim::symphony::{
+use fermata_experiments::trials::symphony::{
     Contender, LoadPoint, Model, Pool, figure2_pool, sweep, zoo_1080ti, zoo_a100,
 };
 

@@ -3,8 +3,8 @@
 
 use fermata_chart::{Axis, Lines, Mark, Panel, Series, grouped};
 use fermata_core::Span;
+use fermata_experiments::trials::symphony::{Model, Pool};
 use fermata_sim::Latencies;
-use fermata_sim::symphony::{Model, Pool};
 
 use super::{Bench, POLICIES, policy};
 use crate::bench::document::{Section, Table, bold_if, figure};

@@ -8,7 +8,7 @@ mod sequence;
 mod zoo;
 
 use fermata_dispatch::Policy;
-use fermata_sim::symphony::{Effort, Lab};
+use fermata_experiments::trials::symphony::{Effort, Lab};
 
 pub(crate) use args::LatencyArgs;
 

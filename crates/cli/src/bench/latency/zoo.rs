@@ -1,8 +1,8 @@
 //! The A100 zoo on 64 executors: latencies of all models as shares of their objectives.
 
 use fermata_chart::{Axis, Lines, Mark, Panel, Series, Shape, cumulative, grouped};
+use fermata_experiments::trials::symphony::{Contender, Pool, zoo_a100};
 use fermata_sim::Latencies;
-use fermata_sim::symphony::{Contender, Pool, zoo_a100};
 
 use super::{Bench, POLICIES, policy};
 use crate::bench::document::{Section, Table, bold_if, figure};

@@ -1,7 +1,7 @@
 //! Rates that change: a model that falls silent and returns, and two models that swap their rates.
 
 use fermata_chart::grouped;
-use fermata_sim::mixes::{AfterChange, Change, after_change};
+use fermata_experiments::trials::mixes::{AfterChange, Change, after_change};
 
 use super::Bench;
 use super::named::{Case, cases, policy};

@@ -1,8 +1,8 @@
 //! The four named mixes, and what is asked of the default policy on them.
 
 use fermata_dispatch::Policy;
+use fermata_experiments::trials::mixes::{Mix, ZooModel};
 use fermata_files::InputError;
-use fermata_sim::mixes::{Mix, ZooModel};
 
 use crate::bench::measured::MeasuredZoo;
 

@@ -1,7 +1,7 @@
 //! What is served of half as much again as the goodput.
 
 use fermata_chart::grouped;
-use fermata_sim::mixes::{DrawnMix, Overload, overload};
+use fermata_experiments::trials::mixes::{DrawnMix, Overload, overload};
 
 use super::Bench;
 use super::named::{Case, EXECUTORS, cases, policy};

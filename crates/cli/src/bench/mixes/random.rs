@@ -4,9 +4,11 @@ use std::ops::RangeInclusive;
 
 use fermata_chart::grouped;
 use fermata_dispatch::Policy;
+use fermata_experiments::trials::mixes::{
+    BestRival, DrawnMix, Goodput, Mix, Rival, ZooModel, Zoos, draw, rivals,
+};
+use fermata_experiments::trials::symphony::{zoo_1080ti, zoo_a100};
 use fermata_files::InputError;
-use fermata_sim::mixes::{BestRival, DrawnMix, Goodput, Mix, Rival, ZooModel, Zoos, draw, rivals};
-use fermata_sim::symphony::{zoo_1080ti, zoo_a100};
 
 use super::Bench;
 use super::row::{MixRow, rounded};

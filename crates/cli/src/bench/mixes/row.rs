@@ -1,6 +1,6 @@
 //! A random mix as a line of the file in which the measured mixes are kept.
 
-use fermata_sim::mixes::{BestRival, Goodput, Mix};
+use fermata_experiments::trials::mixes::{BestRival, Goodput, Mix};
 
 use crate::bench::store::Row;
 
@@ -67,8 +67,8 @@ impl Row for MixRow {
 
 #[cfg(test)]
 mod tests {
-    use fermata_sim::mixes::{ZooModel, draw};
-    use fermata_sim::symphony::zoo_a100;
+    use fermata_experiments::trials::mixes::{ZooModel, draw};
+    use fermata_experiments::trials::symphony::zoo_a100;
 
     use super::*;
 

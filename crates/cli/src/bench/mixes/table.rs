@@ -1,7 +1,7 @@
 //! The goodput of the four named mixes, beside that of the best limit on the length of batches.
 
 use fermata_chart::{Axis, BarSeries, Bars, Panel, grouped};
-use fermata_sim::mixes::{DrawnMix, limited_rivals};
+use fermata_experiments::trials::mixes::{DrawnMix, limited_rivals};
 
 use super::Bench;
 use super::named::{Case, EXECUTORS, NAMED, cases, policy};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fermata_chart::{Axis, Lines, Mark, Panel, Series, Shape, grouped};
-use fermata_sim::mixes::BestRival;
+use fermata_experiments::trials::mixes::BestRival;
 
 use super::row::MixRow;
 use crate::bench::document::{Section, Table, bold_if, figure};
@@ -213,7 +213,7 @@ fn picture(counted: &[&Comparison]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fermata_sim::mixes::Goodput;
+    use fermata_experiments::trials::mixes::Goodput;
 
     use super::*;
 

@@ -4,8 +4,8 @@
 use fermata_chart::{Axis, Lines, Panel, Series, Shape, grouped};
 use fermata_core::{ClassId, Span, Time};
 use fermata_dispatch::{Network, Policy};
+use fermata_experiments::trials::symphony::{Meter, Model, zoo_a100};
 use fermata_plan::{Demand, Method, Problem, Session, solve, staggered_load};
-use fermata_sim::symphony::{Meter, Model, zoo_a100};
 use fermata_sim::{
     Arrivals, Control, End, Load, Scenario, Seen, fewest_near, passes, simulate_controlled, spread,
 };

@@ -1,9 +1,9 @@
 //! The worked examples of the papers, which must come out exactly.
 
 use fermata_core::{Profile, Span};
+use fermata_experiments::trials::symphony::{find, zoo_1080ti};
 use fermata_plan::query::{Budget, Query, Stage, even_split, split};
 use fermata_plan::{Turn, shortest_round};
-use fermata_sim::symphony::{find, zoo_1080ti};
 
 use super::Bench;
 use super::oracle::every_batch;

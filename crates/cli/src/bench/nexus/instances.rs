@@ -1,8 +1,8 @@
 //! Random problems of packing: models of the A100 zoo at random rates.
 
 use fermata_core::{Profile, Span};
+use fermata_experiments::trials::symphony::zoo_a100;
 use fermata_plan::{Packer, Session, Turn};
-use fermata_sim::symphony::zoo_a100;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 

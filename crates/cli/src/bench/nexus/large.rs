@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use fermata_experiments::trials::symphony::Meter;
 use fermata_plan::{Packer, best_fit, configuration_bound, fluid_bound, squishy};
-use fermata_sim::symphony::Meter;
 
 use super::Bench;
 use super::instances::Models;

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use fermata_core::Span;
+use fermata_experiments::trials::symphony::Meter;
 use fermata_plan::{Packer, Set, best_fit, exact, fluid_bound, oblivious, squishy};
 use fermata_sim::spread;
-use fermata_sim::symphony::Meter;
 
 use super::Bench;
 use super::instances::Models;

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use fermata_core::{Profile, Span};
+use fermata_experiments::trials::symphony::{Model, find, zoo_1080ti, zoo_a100};
 use fermata_plan::query::{Budget, Query, Stage, even_split, split};
-use fermata_sim::symphony::{Model, find, zoo_1080ti, zoo_a100};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 

@@ -2,8 +2,8 @@
 
 use fermata_core::Span;
 use fermata_dispatch::Policy;
+use fermata_experiments::trials::symphony::{Effort, Meter, Model, Pool, zoo_a100};
 use fermata_plan::{Demand, Method, Problem, Session, solve};
-use fermata_sim::symphony::{Effort, Meter, Model, Pool, zoo_a100};
 use fermata_sim::{fewest_near, passes};
 
 use super::Bench;

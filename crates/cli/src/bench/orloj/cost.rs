@@ -8,7 +8,8 @@ use fermata_core::{ClassId, ExecutorId, KindId, ModelId, RequestId, Span, Time};
 use fermata_dispatch::{
     Action, Actions, Dispatch, Dispatcher, Event, HullQueue, ModelSpec, Network, Point, Rules,
 };
-use fermata_sim::orloj::{Alone, Known, Setting, Trial};
+use fermata_experiments::trials::orloj::{Known, Setting, Trial};
+use fermata_sim::Alone;
 
 use super::Bench;
 use crate::bench::document::{Section, Table, figure};

@@ -2,8 +2,9 @@
 
 use fermata_core::Span;
 use fermata_dispatch::{Network, Policy, Spare};
-use fermata_sim::orloj::{Alone, Clairvoyant, Known, Setting, Trial};
-use fermata_sim::symphony::Meter;
+use fermata_experiments::trials::orloj::{Clairvoyant, Known, Setting, Trial};
+use fermata_experiments::trials::symphony::Meter;
+use fermata_sim::Alone;
 use fermata_sim::{Scenario, simulate, spread};
 use fermata_workload::Rate;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fermata_core::Span;
 use fermata_files::InputError;
-use fermata_sim::orloj::{Alone, Peak};
+use fermata_sim::{Alone, Peak};
 
 /// A cell of a table: a load, an objective, and the finish rates that the paper found.
 #[derive(Clone, Debug)]

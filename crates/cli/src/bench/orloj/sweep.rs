@@ -3,7 +3,8 @@
 use fermata_chart::{Axis, Lines, Panel, Series};
 use fermata_core::Span;
 use fermata_dispatch::Network;
-use fermata_sim::orloj::{Alone, Known, Setting};
+use fermata_experiments::trials::orloj::{Known, Setting};
+use fermata_sim::Alone;
 
 use super::Bench;
 use super::lab::{BASELINES, Cell, Contender, Lab};
@@ -188,7 +189,7 @@ pub(super) fn figure12(bench: &Bench<'_>) -> anyhow::Result<Section> {
 
 fn scaled(alone: &Alone, factor: f64) -> Alone {
     let Alone::Peaks(peaks) = alone else { return alone.clone() };
-    let scale = |peak: &fermata_sim::orloj::Peak| fermata_sim::orloj::Peak {
+    let scale = |peak: &fermata_sim::Peak| fermata_sim::Peak {
         mean: factor * peak.mean,
         deviation: factor * peak.deviation,
         ..*peak

@@ -1,7 +1,7 @@
 //! Tables 2 to 5, row by row beside the paper, with a picture of each case.
 
 use fermata_chart::{Axis, Lines, Panel, Series};
-use fermata_sim::orloj::{Known, Setting};
+use fermata_experiments::trials::orloj::{Known, Setting};
 
 use super::Bench;
 use super::lab::{BASELINES, Cell, Contender, Lab};

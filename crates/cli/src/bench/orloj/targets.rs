@@ -1,6 +1,7 @@
 //! What was promised, measured: the rows of the table that this was built against.
 
-use fermata_sim::orloj::{Alone, Known, Setting};
+use fermata_experiments::trials::orloj::{Known, Setting};
+use fermata_sim::Alone;
 
 use super::Bench;
 use super::lab::{BASELINES, Cell, Contender, Lab};

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use anyhow::{Context, bail};
-use fermata_scheduler::trial::Trial;
+use fermata_experiments::trials::scheduler::Trial;
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitStatus, waitpid};

@@ -10,8 +10,8 @@ use std::thread::available_parallelism;
 
 use fermata_core::Span;
 use fermata_dispatch::{Policy, Rules};
+use fermata_experiments::trials::scheduler::Trial;
 use fermata_files::{InputError, output};
-use fermata_scheduler::trial::Trial;
 
 pub(crate) use args::SchedulerArgs;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use fermata_chart::{Axis, Figure, Lines, Panel, Row, Series};
 use fermata_core::Span;
 use fermata_dispatch::Rules;
+use fermata_experiments::trials::scheduler::{Outcome, Trial};
 use fermata_files::output;
-use fermata_scheduler::trial::{Outcome, Trial};
 use serde_json::{Value, json};
 
 use super::search::{Measured, measure};
@@ -193,7 +193,9 @@ fn idling(trial: &Trial) -> String {
 /// What a waiting request takes, in memory that the process has got from the machine.
 fn memory(trial: &Trial) -> String {
     const WAITING: usize = 4_000_000;
-    let taken = fermata_scheduler::trial::memory(trial, WAITING, || resident().unwrap_or_default());
+    let taken = fermata_experiments::trials::scheduler::memory(trial, WAITING, || {
+        resident().unwrap_or_default()
+    });
     format!(
         "## Memory\n\n{} requests that wait for {} models take {:.1} bytes each (at most 64 asked): the resident memory of the process, after less before.\n\n",
         grouped(WAITING as f64),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fermata_core::{ClassId, Span, Time};
 use fermata_dispatch::{Network, Policy};
-use fermata_scheduler::trial::{Outcome, Stalls, Trial, stalls};
+use fermata_experiments::trials::scheduler::{Outcome, Stalls, Trial, stalls};
 use fermata_sim::{End, Load, Scenario, simulate};
 use fermata_workload::Process;
 

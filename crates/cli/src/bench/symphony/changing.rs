@@ -2,7 +2,9 @@
 
 use fermata_chart::{Axis, Layer, Lines, Mark, PALETTE, Panel, Series, Shape, Stack, grouped};
 use fermata_core::Span;
-use fermata_sim::symphony::{Changing, Contender, Interval, OFFERED_PEAK, changing_load};
+use fermata_experiments::trials::symphony::{
+    Changing, Contender, Interval, OFFERED_PEAK, changing_load,
+};
 use fermata_workload::Counts;
 
 use super::Bench;

@@ -1,8 +1,8 @@
 //! Figures 1 and 12: how large batches are and how long requests wait, at each policy's own goodput.
 
 use fermata_chart::{Axis, Lines, Panel, Series, Shape, grouped};
+use fermata_experiments::trials::symphony::{self, Case, Contender};
 use fermata_sim::Stats;
-use fermata_sim::symphony::{self, Case, Contender};
 
 use super::Bench;
 use super::goodput::ALL;

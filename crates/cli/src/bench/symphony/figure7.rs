@@ -2,10 +2,10 @@
 
 use anyhow::Context;
 use fermata_chart::{Axis, Lines, Mark, Panel, Series, grouped};
-use fermata_files::InputError;
-use fermata_sim::symphony::{
+use fermata_experiments::trials::symphony::{
     Contender, GRID_POLICIES, GRID_REQUESTS, Lab, Workload, grid, measure, sample,
 };
+use fermata_files::InputError;
 
 use super::Bench;
 use crate::bench::document::{Section, Table, figure};

@@ -1,7 +1,7 @@
 //! The experiments whose answer is a goodput, or a number of GPUs, for each pool and policy.
 
 use fermata_chart::{Axis, BarSeries, Bars, Lines, Mark, Panel, Series, grouped};
-use fermata_sim::symphony::{self, Contender};
+use fermata_experiments::trials::symphony::{self, Contender};
 
 use super::Bench;
 use super::matrix::{Matrix, paper_cell};

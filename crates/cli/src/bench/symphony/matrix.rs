@@ -1,7 +1,7 @@
 //! Goodputs of several policies on several pools: the table, what can be said about it, and its pictures.
 
 use fermata_chart::{Axis, BarSeries, Bars, Lines, Panel, Series, grouped};
-use fermata_sim::symphony::{Case, Contender, Lab, Pool};
+use fermata_experiments::trials::symphony::{Case, Contender, Lab, Pool};
 
 use crate::bench::document::Table;
 
@@ -238,7 +238,7 @@ fn range_sentence(what: &str, above: &[f64], below: &[f64]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use fermata_sim::symphony::table2;
+    use fermata_experiments::trials::symphony::table2;
 
     use super::*;
 

@@ -9,8 +9,8 @@ mod matrix;
 mod sweep;
 mod targets;
 
+use fermata_experiments::trials::symphony::{Effort, Lab};
 use fermata_files::InputError;
-use fermata_sim::symphony::{Effort, Lab};
 
 pub(crate) use args::SymphonyArgs;
 

@@ -1,7 +1,7 @@
 //! Figure 2: goodput and utilisation against the offered load.
 
 use fermata_chart::{Axis, Lines, Panel, Series, grouped};
-use fermata_sim::symphony::{Contender, LoadPoint, figure2_pool, sweep};
+use fermata_experiments::trials::symphony::{Contender, LoadPoint, figure2_pool, sweep};
 
 use super::Bench;
 use crate::bench::document::{Section, Table, figure};

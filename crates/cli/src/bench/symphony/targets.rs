@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use fermata_chart::{Axis, Lines, Mark, Series, grouped};
 use fermata_dispatch::Policy;
-use fermata_sim::symphony::{
+use fermata_experiments::trials::symphony::{
     Contender, Lab, LoadPoint, Model, Pool, figure2_pool, lone_wait, sweep, zoo_1080ti, zoo_a100,
 };
 use fermata_sim::{Drawn, Scenario, Search, goodput, run_drawn};

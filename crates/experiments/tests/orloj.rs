@@ -25,7 +25,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use fermata_dispatch::{Network, Policy};
-use fermata_sim::orloj::{Alone, Known, Setting, Trial};
+use fermata_experiments::trials::orloj::{Known, Setting, Trial};
+use fermata_sim::Alone;
 
 #[test]
 fn the_two_modal_load_finishes_nearly_as_the_text_says() {

@@ -3,10 +3,9 @@
 
 use fermata_core::Span;
 use fermata_dispatch::Policy;
+use fermata_sim::{NEAR, Scenario};
 
 use super::drawn::{DrawnMix, Goodput};
-use crate::scenario::Scenario;
-use crate::search::NEAR;
 
 /// A policy, with or without a limit on how long batches are.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,7 +135,7 @@ impl DrawnMix<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mixes::tests::two_models;
+    use crate::trials::mixes::tests::two_models;
 
     #[test]
     fn the_best_rival_has_the_highest_goodput_of_all() {

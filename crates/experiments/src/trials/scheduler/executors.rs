@@ -2,8 +2,7 @@
 
 use fermata_core::{ExecutorId, Span, Time};
 use fermata_dispatch::MinTree;
-
-use crate::rank_side::Executors;
+use fermata_scheduler::Executors;
 
 #[derive(Debug)]
 pub(super) struct Emulated {

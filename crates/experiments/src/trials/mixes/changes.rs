@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use fermata_core::{Request, Span, Time};
 use fermata_dispatch::{Action, Event, Policy};
+use fermata_sim::{
+    Arrivals, BAD_MAX, End, Load, NEAR, Observer, Run, Scenario, highest_near, simulate,
+};
 use fermata_workload::Rate;
 
 use super::Mix;
-use crate::scenario::{Arrivals, End, Load, Scenario};
-use crate::search::{BAD_MAX, NEAR, highest_near};
-use crate::world::{Observer, Run, simulate};
 
 /// How the rates of a mix change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,7 +217,7 @@ impl Observer for WindowCounter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mixes::tests::two_models;
+    use crate::trials::mixes::tests::two_models;
 
     #[test]
     fn phases_follow_each_other() {

@@ -4,12 +4,8 @@ use std::sync::Arc;
 
 use fermata_core::{ClassId, Growth, KindId, Profile, Span, Spread};
 use fermata_dispatch::{Dispatch, ModelSpec, Network};
+use fermata_sim::{Alone, Arrivals, End, Load, Scenario, Sizes, Stats, simulate};
 use fermata_workload::{Process, Rate};
-
-use super::Alone;
-use crate::scenario::{Arrivals, End, Load, Scenario, Sizes};
-use crate::stats::Stats;
-use crate::world::simulate;
 
 /// The largest batch.
 const BATCH_MAX: usize = 16;
@@ -192,6 +188,6 @@ impl Trial {
 /// The share of all requests that were answered in time.
 pub(super) fn finish_rate(stats: &Stats) -> f64 {
     let of =
-        |count: fn(&crate::stats::ModelStats) -> u64| stats.models.iter().map(count).sum::<u64>();
+        |count: fn(&fermata_sim::ModelStats) -> u64| stats.models.iter().map(count).sum::<u64>();
     of(|model| model.in_time) as f64 / of(|model| model.offered).max(1) as f64
 }

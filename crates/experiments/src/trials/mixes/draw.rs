@@ -54,7 +54,7 @@ fn alone_ms(model: &ZooModel) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symphony::{zoo_1080ti, zoo_a100};
+    use crate::trials::symphony::{zoo_1080ti, zoo_a100};
 
     #[test]
     fn a_seed_is_a_mix_with_objectives_that_can_be_met() {

@@ -3,11 +3,9 @@
 use std::sync::OnceLock;
 
 use fermata_dispatch::{Policy, Spare};
+use fermata_sim::{Scenario, Search, Stats, goodput, min_executors, run, spread};
 
 use super::pool::Pool;
-use crate::scenario::Scenario;
-use crate::search::{Search, goodput, min_executors, run, spread};
-use crate::stats::Stats;
 
 /// How long runs are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -145,7 +143,7 @@ impl Lab<'_> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::symphony::model::Model;
+    use crate::trials::symphony::model::Model;
 
     /// As small as still says something.
     pub(in super::super) const TINY: Lab<'static> = Lab {

@@ -64,12 +64,12 @@ impl Model {
 
 /// The 35 models of table 3.
 pub fn zoo_1080ti() -> Vec<Model> {
-    parse(include_str!("../../../../data/zoo_1080ti.csv"))
+    parse(include_str!("../../../../../data/zoo_1080ti.csv"))
 }
 
 /// The 37 models of table 4.
 pub fn zoo_a100() -> Vec<Model> {
-    parse(include_str!("../../../../data/zoo_a100.csv"))
+    parse(include_str!("../../../../../data/zoo_a100.csv"))
 }
 
 /// One model of a zoo.

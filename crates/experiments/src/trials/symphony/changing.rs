@@ -8,13 +8,11 @@ use std::collections::BTreeSet;
 use fermata_core::{ClassId, Span, Time};
 use fermata_dispatch::{Event, Network, Policy};
 use fermata_plan::advice::{Observed, needed};
+use fermata_sim::{Arrivals, End, Load, Observer, Run, Scenario, Stats, simulate};
 use fermata_workload::{Counts, FunctionCounts, Gaps, Process};
 
 use super::model::{Model, zoo_1080ti};
 use super::pool::Reach;
-use crate::scenario::{Arrivals, End, Load, Scenario};
-use crate::stats::Stats;
-use crate::world::{Observer, Run, simulate};
 
 /// A changing load.
 #[derive(Clone, Debug)]

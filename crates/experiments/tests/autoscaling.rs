@@ -4,8 +4,8 @@
 
 use fermata_core::{ClassId, Span, Time};
 use fermata_dispatch::{Network, Policy};
+use fermata_experiments::trials::symphony::{find, zoo_a100};
 use fermata_plan::advice::{Advisor, Observed};
-use fermata_sim::symphony::{find, zoo_a100};
 use fermata_sim::{
     Arrivals, Checker, Control, End, Load, Promises, Scenario, Seen, min_executors,
     simulate_controlled,

@@ -3,10 +3,8 @@
 //! The paper leaves open how loaded its worker was, how batches grow and which sizes there are. Here they are two [`Setting`]s, said in
 //! every table, and a load that is swept. Nothing is printed or written here.
 
-mod alone;
 mod clairvoyant;
 mod trial;
 
-pub use alone::{Alone, Peak, Workload};
 pub use clairvoyant::Clairvoyant;
 pub use trial::{Known, Setting, Trial};

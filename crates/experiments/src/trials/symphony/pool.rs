@@ -3,10 +3,10 @@
 use fermata_core::{ClassId, Profile, Span, Table};
 use fermata_dispatch::Network;
 use fermata_plan::staggered_batch;
+use fermata_sim::{Arrivals, End, Load, Scenario};
 use fermata_workload::{Gaps, Popularity, Process, Rate};
 
 use super::model::Model;
-use crate::scenario::{Arrivals, End, Load, Scenario};
 
 /// Models on executors, and how they are asked for.
 #[derive(Clone, Debug)]

@@ -4,9 +4,9 @@
 
 use fermata_core::{ClassId, Span, Time};
 use fermata_dispatch::{Network, Policy, Rules};
+use fermata_experiments::trials::symphony::{find, zoo_a100};
 use fermata_plan::advice::{Observed, needed};
 use fermata_plan::staggered_load;
-use fermata_sim::symphony::{find, zoo_a100};
 use fermata_sim::{End, Load, Scenario, run};
 use fermata_workload::Process;
 

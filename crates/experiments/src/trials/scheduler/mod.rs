@@ -12,13 +12,11 @@ use std::time::{Duration, Instant};
 
 use fermata_core::{ClassId, ExecutorId, ModelId, Profile, Span, Time};
 use fermata_dispatch::{Action, Actions, Hub, ModelSpec, Network, Rules, Shard};
+use fermata_scheduler::{Bell, RankSide, Room, ShardEnd, link};
 use hdrhistogram::Histogram;
 
 use self::executors::Emulated;
 use self::offered::Offered;
-use crate::bell::Bell;
-use crate::link::{Room, ShardEnd, link};
-use crate::rank_side::RankSide;
 
 pub use self::stalls::{Stalls, stalls};
 

@@ -3,12 +3,11 @@
 
 use fermata_core::{ClassId, Span, Time};
 use fermata_dispatch::{Network, Policy};
+use fermata_sim::{Arrivals, End, Load, Scenario, run};
 
 use super::lab::{Contender, Lab};
 use super::model::Model;
 use super::pool::Pool;
-use crate::scenario::{Arrivals, End, Load, Scenario};
-use crate::search::run;
 
 /// Figure 2: ten ResNet50 with an SLO of 100 ms on 24 executors.
 pub fn figure2_pool() -> Pool {
@@ -71,7 +70,7 @@ pub fn lone_wait(policy: Policy) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symphony::lab::tests::TINY;
+    use crate::trials::symphony::lab::tests::TINY;
 
     #[test]
     fn points_are_by_policy_and_load() {

@@ -1,11 +1,9 @@
 //! A mix with its arrivals drawn once, so that all policies and rates are tried on the same ones.
 
 use fermata_dispatch::Policy;
+use fermata_sim::{BAD_MAX, Drawn, NEAR, Scenario, highest_near, is_good, passes_drawn, run_drawn};
 
 use super::Mix;
-use crate::feed::Drawn;
-use crate::scenario::Scenario;
-use crate::search::{BAD_MAX, NEAR, highest_near, is_good, passes_drawn, run_drawn};
 
 /// The first step of a search from the goodput of another policy.
 const VERY_NEAR: f64 = 1.01;
@@ -83,7 +81,7 @@ impl<'a> DrawnMix<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mixes::tests::two_models;
+    use crate::trials::mixes::tests::two_models;
 
     #[test]
     fn a_goodput_is_below_the_bound_and_keeps_executors_busy() {

@@ -5,8 +5,7 @@
 
 use fermata_core::{ExecutorId, Growth, ModelId, Request, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, Dispatch, DropReason, Event};
-
-use crate::scenario::Scenario;
+use fermata_sim::Scenario;
 
 /// The largest batch.
 const BATCH_MAX: usize = 16;

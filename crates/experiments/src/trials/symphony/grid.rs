@@ -5,12 +5,11 @@
 //! makes 5,796; the 35 models of table 3, once and twice each, with the same ratios and shapes, makes 84 more.
 
 use fermata_dispatch::Policy;
+use fermata_sim::{Drawn, passes_drawn};
 use fermata_workload::Process;
 
 use super::model::{Model, find, zoo_1080ti};
 use super::pool::Pool;
-use crate::feed::Drawn;
-use crate::search::passes_drawn;
 
 /// One of the workloads.
 #[derive(Clone, Debug)]

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use fermata_core::{ClassId, Profile, Span};
 use fermata_dispatch::{ModelSpec, Network};
 use fermata_plan::staggered_load;
+use fermata_sim::{Arrivals, End, Load, Scenario};
 use fermata_workload::{Gaps, Process, Rate};
 
 pub use changes::{AfterChange, Change, after_change};
@@ -20,8 +21,7 @@ pub use drawn::{DrawnMix, Goodput};
 pub use overload::{Overload, overload};
 pub use rivals::{BestRival, Rival, limited_rivals, rivals};
 
-use crate::scenario::{Arrivals, End, Load, Scenario};
-use crate::symphony::Model;
+use crate::trials::symphony::Model;
 
 /// A model without an objective, as a zoo has it.
 #[derive(Clone, Debug)]
@@ -201,9 +201,9 @@ mod tests {
 
     use fermata_core::{Request, Time};
     use fermata_dispatch::{Action, Policy};
+    use fermata_sim::{Observer, simulate};
 
     use super::*;
-    use crate::world::{Observer, simulate};
 
     /// A model with `alpha = beta / 10` beside one that takes ten times as long.
     pub(super) fn two_models(executors: usize) -> Mix {

@@ -2,10 +2,9 @@
 
 use fermata_core::{Span, Time};
 use fermata_dispatch::Policy;
+use fermata_sim::{End, Scenario, run};
 
 use super::drawn::DrawnMix;
-use crate::scenario::{End, Scenario};
-use crate::search::run;
 
 /// What is served of a load above the goodput.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +35,7 @@ pub fn overload(drawn: &DrawnMix<'_>, policy: Policy, goodput: f64, times: f64) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mixes::tests::two_models;
+    use crate::trials::mixes::tests::two_models;
 
     #[test]
     fn at_a_low_load_everything_is_in_time_and_above_the_goodput_not() {

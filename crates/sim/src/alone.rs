@@ -14,8 +14,8 @@ pub enum Alone {
     Peaks(Vec<Peak>),
     /// The same time for all.
     Constant(Span),
-    /// The logarithm is normal: the workloads of table 1, of which a mean and a tail are known. The shorter half is one
-    /// application, the longer half another.
+    /// The logarithm is normal: for workloads of which a mean and a tail are known. The shorter half
+    /// is one application, the longer half another.
     LogNormal {
         /// The mean of the logarithm, in milliseconds.
         location: f64,
@@ -40,15 +40,6 @@ pub struct Peak {
     pub mean: f64,
     /// In milliseconds.
     pub deviation: f64,
-}
-
-/// A case of a table.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Workload {
-    /// As the paper calls it.
-    pub name: String,
-    /// How long its requests take.
-    pub alone: Alone,
 }
 
 /// No request is shorter than this share of its application's mean: a normal distribution knows no bound.

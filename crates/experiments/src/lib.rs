@@ -1,0 +1,3 @@
+//! Published experiments and our own.
+
+pub mod trials;
