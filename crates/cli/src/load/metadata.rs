@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fermata_engine::{DataType, TensorSpec};
 use fermata_files::InputError;
-use fermata_server::proto;
+use fermata_protocol::proto;
 use serde::Deserialize;
 
 use crate::client::{CallError, Protocol, Target, grpc, http};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fermata_engine::TensorSpec;
 use fermata_files::InputError;
-use fermata_server::proto;
+use fermata_protocol::proto;
 use rustix::shm;
 use serde_json::json;
 

@@ -10,7 +10,7 @@ use fermata_dispatch::{Action, Actions, DropReason, Event, ModelSpec};
 use super::spread;
 
 /// Appends an event as words.
-pub(super) fn write_event(event: &Event, name: &str, out: &mut String) {
+pub(crate) fn write_event(event: &Event, name: &str, out: &mut String) {
     let done = match event {
         Event::AddModel { model, spec, .. } => {
             let _ = write!(out, "add {model} ");
@@ -41,14 +41,14 @@ pub(super) fn write_event(event: &Event, name: &str, out: &mut String) {
 }
 
 /// What a dispatcher asked for in the words of `Entry::Action`, a line each.
-pub(super) fn words(actions: &Actions) -> Vec<String> {
+pub(crate) fn words(actions: &Actions) -> Vec<String> {
     let mut text = String::new();
     write_actions(actions, &mut text);
     text.lines().map(|line| line.trim_start_matches("> ").to_owned()).collect()
 }
 
 /// Appends every action as a line of its own.
-pub(super) fn write_actions(actions: &Actions, out: &mut String) {
+pub(crate) fn write_actions(actions: &Actions, out: &mut String) {
     for action in &actions.list {
         let done = match *action {
             Action::Drop { model, request, reason } => {
@@ -70,7 +70,7 @@ pub(super) fn write_actions(actions: &Actions, out: &mut String) {
 }
 
 /// Reads an event, and the name that comes with a model; the error says what was expected.
-pub(super) fn read_event(text: &str) -> Result<(Event, Option<&str>), String> {
+pub(crate) fn read_event(text: &str) -> Result<(Event, Option<&str>), String> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     let mut words = Words { rest };
     let event = match word {
@@ -107,14 +107,14 @@ pub(super) fn read_event(text: &str) -> Result<(Event, Option<&str>), String> {
 
 /// What a recorded action did to executors and requests.
 #[derive(Debug, PartialEq)]
-pub(super) enum Deed {
+pub(crate) enum Deed {
     Drop { model: ModelId, request: RequestId },
     Preempt { executor: ExecutorId },
     Run { executor: ExecutorId, model: ModelId, requests: Vec<RequestId> },
 }
 
 /// Reads an action, without its `> `; the error says what was expected.
-pub(super) fn read_action(text: &str) -> Result<Deed, String> {
+pub(crate) fn read_action(text: &str) -> Result<Deed, String> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     let mut words = Words { rest };
     let deed = match word {

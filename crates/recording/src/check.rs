@@ -17,7 +17,7 @@ const CLASSES_MAX: usize = 1024;
 
 /// One pool, as far as its recording has told.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Check {
+pub(crate) struct Check {
     now: Time,
     /// By id: dense, so that no number in a file makes a table larger than the file.
     executors: Vec<Option<Executor>>,
@@ -42,7 +42,7 @@ struct Request {
 
 impl Check {
     /// Notes an event, or says why it cannot have happened.
-    pub(super) fn event(&mut self, time: Time, event: &Event) -> Result<(), String> {
+    pub(crate) fn event(&mut self, time: Time, event: &Event) -> Result<(), String> {
         if time < self.now {
             return Err(format!("the time goes back, from {} to {}", self.now.0, time.0));
         }
@@ -69,7 +69,7 @@ impl Check {
     }
 
     /// Notes an action, or says why nobody can have asked for it.
-    pub(super) fn action(&mut self, deed: &Deed) -> Result<(), String> {
+    pub(crate) fn action(&mut self, deed: &Deed) -> Result<(), String> {
         match deed {
             Deed::Drop { model, request } => {
                 self.waiting(*model, *request)?;

@@ -14,7 +14,7 @@ const DIGITS: usize = 8;
 const BATCH_MAX: usize = 4096;
 
 /// Appends a spread.
-pub(super) fn write(spread: &Spread, out: &mut String) {
+pub(crate) fn write(spread: &Spread, out: &mut String) {
     let Growth { fixed, base, each } = *spread.growth();
     let (low, high) = spread.grid().ends();
     let bits = |value: f64| value.to_bits();
@@ -36,7 +36,7 @@ fn write_floats(values: &[f32], out: &mut String) {
 }
 
 /// Reads one; `None` if the word is something else, an error if it is broken.
-pub(super) fn read(word: &str) -> Option<Result<Spread, String>> {
+pub(crate) fn read(word: &str) -> Option<Result<Spread, String>> {
     let rest = word.strip_prefix(WORD)?;
     Some(read_parts(rest).ok_or_else(|| {
         let start: String = rest.chars().take(40).collect();
@@ -84,7 +84,7 @@ fn floats<const N: usize>(text: &str) -> Option<[f32; N]> {
 
 /// A profile for tests: two kinds that were measured, and one that was not.
 #[cfg(test)]
-pub(super) fn sample() -> fermata_core::Profile {
+pub(crate) fn sample() -> fermata_core::Profile {
     use fermata_core::{Profile, Span};
     let ms = |list: &[f64]| list.iter().map(|&ms| Span::from_ms(ms)).collect();
     let measured = vec![(0.3, ms(&[1.0, 1.3])), (0.7, ms(&[2.0, 3.1, 4.7])), (0.0, Vec::new())];

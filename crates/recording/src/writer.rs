@@ -66,7 +66,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// Notes what the dispatcher is told. `name` is that of the model in `AddModel`.
-    pub(crate) fn event(&mut self, now: Time, event: &Event, name: &str) {
+    pub fn event(&mut self, now: Time, event: &Event, name: &str) {
         if self.piece.len() > PIECE || now - self.handed > PIECE_AGE {
             self.hand_over();
             self.handed = now;
@@ -77,7 +77,7 @@ impl Recorder {
     }
 
     /// Notes what it asked for.
-    pub(crate) fn actions(&mut self, actions: &Actions) {
+    pub fn actions(&mut self, actions: &Actions) {
         super::text::write_actions(actions, &mut self.piece);
     }
 
