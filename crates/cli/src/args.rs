@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args as Arguments, CommandFactory, FromArgMatches, Parser, Subcommand};
 use fermata_dispatch::{Policy, Spare};
+use fermata_load::LoadArgs;
 
 use crate::bench::{
     GpuArgs, GpuletArgs, LatencyArgs, MixesArgs, NexusArgs, OrlojArgs, SchedulerArgs, SymphonyArgs,
 };
 use crate::gpu_worker::GpuWorkerArgs;
-use crate::load::LoadArgs;
 use crate::make_model::MakeModelArgs;
 use crate::models::ModelsArgs;
 use crate::plan::PlanArgs;

@@ -5,11 +5,9 @@
 
 mod args;
 mod bench;
-mod client;
 mod gpu;
 mod gpu_worker;
 mod input;
-mod load;
 mod make_model;
 mod models;
 mod plan;
@@ -18,7 +16,6 @@ mod replay;
 mod serve;
 mod shares;
 mod sim;
-mod stolen;
 mod top;
 
 use std::process::ExitCode;
@@ -41,7 +38,7 @@ pub fn main() -> ExitCode {
     let result = match &args.command {
         Command::Bench(args) => bench::run(args),
         Command::GpuWorker(args) => gpu_worker::run(args),
-        Command::Load(args) => load::run(args),
+        Command::Load(args) => fermata_load::run(args),
         Command::MakeModel(args) => make_model::run(args),
         Command::Models(args) => models::run(args),
         Command::Plan(args) => plan::run(args),

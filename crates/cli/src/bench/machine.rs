@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::stolen::{self, DISTURBED, Ticks};
+use fermata_load::stolen::{self, DISTURBED, Ticks};
 
 /// What is the same for all sections of one call.
 pub(super) struct Machine {

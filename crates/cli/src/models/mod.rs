@@ -5,10 +5,9 @@ use std::time::Duration;
 use clap::builder::FalseyValueParser;
 use clap::{Args as Arguments, Subcommand};
 use fermata_files::{InputError, Table, output};
+use fermata_load::client::{CallError, Protocol, Target, http};
 use serde::{Deserialize, Serialize};
 use tokio::runtime;
-
-use crate::client::{CallError, Protocol, Target, http};
 
 /// Lists, loads and unloads the models of a running server, ours or Triton, over HTTP.
 #[derive(Debug, Arguments)]

@@ -5,10 +5,9 @@ use std::time::Duration;
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
 use fermata_files::{InputError, Table, in_one_line, output, shares};
+use fermata_load::client::{CallError, Protocol, Target, http};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{self, Runtime};
-
-use crate::client::{CallError, Protocol, Target, http};
 
 /// Lists the shares into which the GPUs of a running server are cut, or cuts one of them anew, while it serves.
 #[derive(Debug, Arguments)]

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use fermata_load::client::{Target, http};
 use fermata_onnx::zoo::Net;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,6 @@ use serde_json::{Value, json};
 use tokio::runtime;
 
 use super::rig::Rig;
-use crate::client::{Target, http};
 
 /// Longer than any model takes to load and to be profiled.
 const PATIENCE: Duration = Duration::from_secs(180);

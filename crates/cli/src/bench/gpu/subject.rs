@@ -4,11 +4,11 @@ use std::path::Path;
 
 use bytes::Bytes;
 use fermata_engine::{EngineError, Inputs, Seat, Session, Signature, Source, Tensor, TensorSpec};
+use fermata_load::fill;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use super::looping::Side;
-use crate::load::fill;
 
 /// A model that was made ready on a seat.
 pub(super) struct Subject {

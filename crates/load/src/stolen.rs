@@ -4,18 +4,18 @@ use std::fs;
 
 /// Above this, what was measured may be worse than it would have been. It is little because what is stolen is stolen from those who have something to
 /// do: of sixteen cores, this is a pause of 8 ms a second.
-pub(crate) const DISTURBED: f64 = 0.0005;
+pub const DISTURBED: f64 = 0.0005;
 
 /// Time of all processors since the machine started, as Linux counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticks {
+pub struct Ticks {
     all: u64,
     stolen: u64,
 }
 
 impl Ticks {
-    /// `None` where nobody counts.
-    pub(crate) fn now() -> Option<Self> {
+    /// Until now. `None` where nobody counts.
+    pub fn now() -> Option<Self> {
         Self::parse(fs::read_to_string("/proc/stat").ok()?.lines().next()?)
     }
 
@@ -34,7 +34,7 @@ impl Ticks {
 }
 
 /// The part of the time since then that was stolen, if that is known.
-pub(crate) fn since(then: Option<Ticks>) -> Option<f64> {
+pub fn since(then: Option<Ticks>) -> Option<f64> {
     Some(Ticks::now()?.stolen_since(then?))
 }
 

@@ -211,7 +211,7 @@ mod tests {
     use fermata_engine::{DataType, Tensor};
 
     use super::*;
-    use crate::load::payload::Input;
+    use crate::payload::Input;
 
     fn spec(shape: &[i64], datatype: DataType) -> TensorSpec {
         TensorSpec { name: "y".to_owned(), datatype, shape: shape.to_vec() }

@@ -4,11 +4,15 @@
 //! nothing: 8 to 12 µs of CPU over HTTP was expected, nearly all of it the kernel's; h2's bookkeeping makes it
 //! 15 to 25 µs over gRPC. Requests are encoded once. What was measured is in `docs/results/load.md`.
 //!
+//! The server that is measured is not linked here: what both know is `fermata-protocol`. [`client`]
+//! makes single calls, for other commands too.
+//!
 //! `plan` checks arguments, `metadata` and `payload` make the requests, `worker` sends them (`schedule` says when,
 //! `http` and `grpc` how, `desk` and `record` keep the books), `campaign` runs workers, `goodput` searches.
 
 mod args;
 mod campaign;
+pub mod client;
 mod connections;
 mod desk;
 mod goodput;
@@ -25,6 +29,7 @@ mod record;
 mod report;
 mod schedule;
 mod shared_memory;
+pub mod stolen;
 mod table;
 mod timer;
 mod worker;
@@ -38,19 +43,18 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime;
 use tokio::task::LocalSet;
 
-pub(crate) use args::LoadArgs;
+pub use args::LoadArgs;
 use campaign::Campaign;
 use payload::Requests;
-pub(crate) use payload::fill;
+pub use payload::fill;
 use plan::{Mode, Plan};
 use progress::Progress;
 use report::Report;
-
 use shared_memory::Region;
 use worker::Stop;
 
 /// Runs the command.
-pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<()> {
+pub fn run(args: &LoadArgs) -> anyhow::Result<()> {
     let plan = Plan::of(args)?;
     let (requests, region) = prepare(&plan)?;
     allow_many_files();

@@ -13,7 +13,7 @@ use super::shared_memory::Passed;
 /// that moment: a server that stalls cannot hide it.
 #[derive(Debug, Arguments)]
 #[command(after_help = HELP)]
-pub(crate) struct LoadArgs {
+pub struct LoadArgs {
     /// The server: http://host:8000, or grpc://host:8001.
     pub(crate) url: String,
 

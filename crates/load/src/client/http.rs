@@ -10,7 +10,7 @@ use super::response::{Keep, Response, ResponseReader};
 use super::{CallError, Code, Target};
 
 /// Sends one request and reads the whole answer, which must be a success.
-pub(crate) async fn call(
+pub async fn call(
     target: &Target,
     method: &str,
     path: &str,
@@ -63,7 +63,7 @@ async fn exchange(
 }
 
 /// A name as a part of a path.
-pub(crate) fn escape(name: &str) -> String {
+pub fn escape(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let write = |byte: u8| match plain(byte) {
         true => char::from(byte).to_string(),

@@ -7,25 +7,29 @@ use fermata_files::InputError;
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(crate) protocol: Protocol,
+pub struct Target {
+    /// What it speaks there.
+    pub protocol: Protocol,
     /// As written: it goes into the request.
-    pub(crate) authority: String,
+    pub authority: String,
     /// What stands before `/v2`; empty, mostly.
-    pub(crate) prefix: String,
-    pub(crate) address: SocketAddr,
+    pub prefix: String,
+    /// Of its host.
+    pub address: SocketAddr,
 }
 
 /// How to talk to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub enum Protocol {
+    /// gRPC.
     Grpc,
+    /// HTTP/1.1.
     Http,
 }
 
 impl Target {
     /// Reads a URL and looks its host up.
-    pub(crate) fn parse(url: &str) -> Result<Self, InputError> {
+    pub fn parse(url: &str) -> Result<Self, InputError> {
         let refuse = |reason: &str| InputError::Argument {
             name: "URL",
             reason: format!("'{}': {reason}", fermata_files::in_one_line(url)),

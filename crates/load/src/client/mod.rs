@@ -1,21 +1,26 @@
 //! A client of the Open Inference Protocol, over HTTP and gRPC, without encryption.
 //!
 //! `Target` is where, `response` reads what comes back over HTTP without doing any IO, `http` and `grpc` make
-//! single calls. What must be fast, many requests over many connections, is in `load`.
+//! single calls. What must be fast, many requests over many connections, is in this crate's other modules.
 
 pub(crate) mod grpc;
-pub(crate) mod http;
+pub mod http;
 pub(crate) mod response;
 mod target;
 
-pub(crate) use target::{Protocol, Target};
+pub use target::{Protocol, Target};
 
 /// Why a call to a server gave nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum CallError {
+pub enum CallError {
     /// It answered, and refused.
     #[error("{message} ({code})")]
-    Refused { code: Code, message: String },
+    Refused {
+        /// How it says so.
+        code: Code,
+        /// Why.
+        message: String,
+    },
     /// It could not be reached, or broke off.
     #[error("{0}")]
     Unreachable(String),
@@ -23,8 +28,10 @@ pub(crate) enum CallError {
 
 /// How a server says that it refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+pub enum Code {
+    /// A status of gRPC.
     Grpc(u32),
+    /// A status of HTTP.
     Http(u16),
 }
 
@@ -39,7 +46,7 @@ impl std::fmt::Display for Code {
 
 impl CallError {
     /// Both kinds, as one line about this server.
-    pub(crate) fn at(&self, target: &Target) -> String {
+    pub fn at(&self, target: &Target) -> String {
         match self {
             Self::Refused { .. } => format!("{target} refused: {self}"),
             Self::Unreachable(reason) => {

@@ -181,7 +181,7 @@ fn shape_of(spec: &TensorSpec, plan: &InputPlan) -> Result<Vec<i64>, InputError>
 }
 
 /// Elements that most models bear: floats from 0 to 1, integers below 100, words of eight letters.
-pub(crate) fn fill(datatype: DataType, elements: usize, random: Option<&mut Pcg64Mcg>) -> Bytes {
+pub fn fill(datatype: DataType, elements: usize, random: Option<&mut Pcg64Mcg>) -> Bytes {
     let mut data = BytesMut::with_capacity(elements * datatype.size().unwrap_or(12));
     let Some(random) = random else {
         let size = datatype.size().unwrap_or(4); // An empty string is its length.
