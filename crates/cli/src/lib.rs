@@ -4,7 +4,6 @@
 //! anything is written, and an error is printed once, in one line.
 
 mod args;
-mod bench;
 mod gpu;
 mod gpu_worker;
 mod input;
@@ -36,7 +35,7 @@ pub fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let result = match &args.command {
-        Command::Bench(args) => bench::run(args),
+        Command::Bench(args) => fermata_experiments::run(args, &gpu::ACCESS),
         Command::GpuWorker(args) => gpu_worker::run(args),
         Command::Load(args) => fermata_load::run(args),
         Command::MakeModel(args) => make_model::run(args),

@@ -15,13 +15,12 @@ use fermata_plan::staggered_load;
 use fermata_sim::{Arrivals, End, Load, Scenario};
 use fermata_workload::{Gaps, Process, Rate};
 
+use crate::trials::symphony::Model;
 pub use changes::{AfterChange, Change, after_change};
 pub use draw::{Zoos, draw};
 pub use drawn::{DrawnMix, Goodput};
 pub use overload::{Overload, overload};
 pub use rivals::{BestRival, Rival, limited_rivals, rivals};
-
-use crate::trials::symphony::Model;
 
 /// A model without an objective, as a zoo has it.
 #[derive(Clone, Debug)]
