@@ -5,12 +5,10 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args as Arguments, CommandFactory, FromArgMatches, Parser, Subcommand};
 use fermata_dispatch::{Policy, Spare};
+use fermata_experiments::BenchArgs;
+use fermata_load::LoadArgs;
 
-use crate::bench::{
-    GpuArgs, GpuletArgs, LatencyArgs, MixesArgs, NexusArgs, OrlojArgs, SchedulerArgs, SymphonyArgs,
-};
 use crate::gpu_worker::GpuWorkerArgs;
-use crate::load::LoadArgs;
 use crate::make_model::MakeModelArgs;
 use crate::models::ModelsArgs;
 use crate::plan::PlanArgs;
@@ -80,25 +78,6 @@ const EXAMPLES: &str = "Examples:
   fermata shares http://localhost:8000 40,60          cut its GPU into two shares
   fermata top http://localhost:8000                   what it does, live
   fermata bench symphony --quick                      the paper's experiments, roughly";
-
-/// Repeats published experiments, measures the scheduler, and writes what comes out.
-#[derive(Debug, Arguments)]
-pub(crate) struct BenchArgs {
-    #[command(subcommand)]
-    pub(crate) suite: Suite,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Suite {
-    Gpu(GpuArgs),
-    Gpulet(GpuletArgs),
-    Latency(LatencyArgs),
-    Mixes(MixesArgs),
-    Nexus(NexusArgs),
-    Orloj(OrlojArgs),
-    Scheduler(SchedulerArgs),
-    Symphony(SymphonyArgs),
-}
 
 /// Simulates a load on a pool of GPUs, in virtual time, with the scheduler that serves.
 #[derive(Debug, Arguments)]

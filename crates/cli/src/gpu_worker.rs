@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as Arguments;
 use fermata_engine::cuda;
-
-use crate::output;
+use fermata_files::output;
 
 /// Runs batches on a GPU for the server that started it, over its standard input.
 #[derive(Debug, Arguments)]

@@ -11,8 +11,6 @@ mod link;
 mod mailbox;
 mod rank_side;
 mod sync;
-#[cfg(not(loom))]
-pub mod trial;
 
 pub use bell::Bell;
 pub use latest::Latest;

@@ -14,8 +14,6 @@ pub mod metrics;
 pub mod planning;
 pub mod pool;
 pub mod profiler;
-pub mod proto;
-pub mod recording;
 pub mod registry;
 pub mod repository;
 pub mod served;

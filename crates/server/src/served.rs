@@ -7,6 +7,7 @@ use std::time::Duration;
 use fermata_core::Span;
 use fermata_dispatch::DropReason;
 use fermata_engine::{Outputs, Signature, Tensor};
+use fermata_protocol::proto;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout_at;
 
@@ -14,7 +15,6 @@ use crate::inference::{Answer, Call, InferError, Shed};
 use crate::metrics::{ModelMetrics, Outcome};
 use crate::pool::{Finished, Guard, Job, Place, PlaceError, Pool, Refused, span};
 use crate::profiler::online::{Sample, Subject};
-use crate::proto;
 
 /// A version of a model that is being served. Whoever holds it can finish what it has begun, though the
 /// model be reloaded or unloaded meanwhile.

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use fermata_core::{Span, Time};
 use fermata_dispatch::{Network, Policy, Spare};
 use fermata_engine::{Engine, EngineError};
+use fermata_recording::Recording;
 use tokio::net::TcpListener;
 
 use crate::control::{self, Control};
@@ -21,7 +22,6 @@ use crate::metrics::{Advice, Change, Outcome, classes, filled_load};
 use crate::planning::{self, Board, Planning};
 use crate::pool::{self, Clock, Pool, PoolConfig, span};
 use crate::profiler::online::Online;
-use crate::recording::Recording;
 use crate::repository::{Repository, RepositoryError};
 use crate::service::Service;
 use crate::spare::policy_of;

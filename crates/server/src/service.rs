@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use fermata_protocol::proto;
 
 use crate::fleet::Fleet;
 use crate::gpu::{By, Gpus, Recut, RecutError};
 use crate::inference::InferError;
 use crate::loader::Loader;
 use crate::pool::Pool;
-use crate::proto;
 use crate::registry::{Registry, Versions};
 use crate::repository::{Repository, RepositoryError};
 use crate::served::Served;

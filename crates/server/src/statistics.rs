@@ -1,7 +1,10 @@
 //! Triton's statistics of a model, from what is counted anyway.
 
+use fermata_protocol::proto::{
+    InferBatchStatistics, InferStatistics, ModelStatistics, StatisticDuration,
+};
+
 use crate::metrics::{BatchCount, Outcome};
-use crate::proto::{InferBatchStatistics, InferStatistics, ModelStatistics, StatisticDuration};
 use crate::served::Served;
 
 /// The statistics of a served version.

@@ -57,6 +57,18 @@ pub enum Arrivals {
     Recorded(Arc<[Time]>, Option<Arc<[Span]>>),
 }
 
+impl Arrivals {
+    /// The same at another rate, which stays. Recorded moments have no rate.
+    pub fn at_rate(&self, rate: f64) -> Self {
+        let rate = Rate::Constant(rate);
+        match self {
+            Self::Process(process, _) => Self::Process(*process, rate),
+            Self::Table(gaps, _) => Self::Table(gaps.clone(), rate),
+            Self::Recorded(..) => panic!("recorded moments have no rate"),
+        }
+    }
+}
+
 /// When the arrivals end. What has arrived is then served or dropped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
@@ -154,7 +166,8 @@ impl Load {
         }
     }
 
-    pub(crate) fn stream(&self, seed: u64, number: usize) -> Stream {
+    /// When its requests come, it being the model of this number: each number has a stream of its own.
+    pub fn stream(&self, seed: u64, number: usize) -> Stream {
         match &self.arrivals {
             Arrivals::Process(process, rate) => {
                 Stream::new(Gaps::new(*process, seed, number as u64), rate)
@@ -188,7 +201,7 @@ impl End {
     }
 
     /// How many requests may arrive.
-    pub(crate) fn requests(self) -> u64 {
+    pub fn requests(self) -> u64 {
         match self {
             Self::At(_) => u64::MAX,
             Self::Requests(requests) => requests,

@@ -35,12 +35,7 @@ pub fn passes(scenario: &Scenario, policy: Policy) -> bool {
 }
 
 /// The same for arrivals that were drawn before, with all rates multiplied by `factor`.
-pub(crate) fn passes_drawn(
-    scenario: &Scenario,
-    drawn: &Drawn,
-    factor: f64,
-    policy: Policy,
-) -> bool {
+pub fn passes_drawn(scenario: &Scenario, drawn: &Drawn, factor: f64, policy: Policy) -> bool {
     is_good(&run_drawn(scenario, drawn, factor, policy, Some(BAD_MAX)))
 }
 
@@ -69,7 +64,7 @@ pub fn run_drawn(
 }
 
 /// Whether a run ended, and every model had enough of its requests in time.
-pub(crate) fn is_good(stats: &Stats) -> bool {
+pub fn is_good(stats: &Stats) -> bool {
     !stats.stopped && stats.worst_bad_rate() <= BAD_MAX
 }
 

@@ -6,13 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::builder::FalseyValueParser;
 use clap::{Args as Arguments, ValueEnum};
+use fermata_chart::grouped;
+use fermata_files::{InputError, Table, objective, output};
 use fermata_onnx::zoo::{self, Net};
 use fermata_onnx::{Model, TensorSpec};
-
-use crate::chart::grouped;
-use crate::input::{InputError, objective};
-use crate::output;
-use crate::table::Table;
 
 /// The word for every network.
 const ALL: &str = "all";

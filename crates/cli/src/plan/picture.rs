@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use fermata_chart::{Axis, Figure, Lines, Machines, Panel, Part, Row, Series, Shape, grouped};
+
 use super::report::{PoolReport, Report};
 use super::what_if::{Point, values};
-use crate::chart::{Axis, Figure, Lines, Machines, Panel, Part, Row, Series, Shape, grouped};
 
 const WIDTH: f64 = 1200.0;
 /// What a panel has of the width.

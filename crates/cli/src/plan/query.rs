@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use fermata_core::Span;
+use fermata_files::{Checker, InputError};
 use fermata_plan::Demand;
 use fermata_plan::query::{Budget, NoSplit, Query, Split, Stage, split};
 use fermata_sim::Arrivals;
 use serde::Deserialize;
 
-use super::file::{
-    Case, NamedKind, RawLatency, at_rate, latencies, memory, rate_of, scaled, traits_of,
-};
-use crate::input::{self, Checker, InputError, Latency, LatencyKeys};
+use super::file::{Case, NamedKind, RawLatency, latencies, memory, rate_of, scaled, traits_of};
+use crate::input::{self, Latency, LatencyKeys};
 
 /// What a node has to keep: in rounds, who just misses a batch waits for all of it.
 const BUDGET: Budget = Budget::Wait;
@@ -217,7 +216,7 @@ impl AskedQuery {
             });
             case.traits.push(traits_of(&node.latencies));
             case.names.push(format!("{}/{}", self.name, node.model));
-            case.arrivals.push(at_rate(&self.arrivals, part.rate));
+            case.arrivals.push(self.arrivals.at_rate(part.rate));
         }
     }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
+use fermata_chart::grouped;
+use fermata_files::Table;
+
 use super::report::{ConfirmedReport, MemberReport, MovesReport, NodeReport, PoolReport, Report};
-use crate::chart::grouped;
-use crate::table::Table;
 
 /// More rows than this are only in the JSON.
 const ROWS_SHOWN: usize = 150;

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
 use fermata_engine::Signature;
-
-use crate::input::InputError;
+use fermata_files::InputError;
 
 /// Measures how long batches of each size take, up to the SLO, and keeps it beside the model, where `fermata serve`
 /// finds it.

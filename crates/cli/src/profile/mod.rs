@@ -13,6 +13,7 @@ use std::thread;
 
 use fermata_core::Span;
 use fermata_engine::{Engine, EngineError, Session, Signature, Source};
+use fermata_files::{InputError, objective, output};
 use fermata_server::profiler::{Cache, CacheKey, Measured, Options, Stop, measure};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -20,9 +21,6 @@ pub(crate) use args::ProfileArgs;
 use place::Place;
 use report::Report;
 use subject::{Subject, What};
-
-use crate::input::{InputError, objective};
-use crate::output;
 
 /// Runs the command. In a repository, a model that cannot be measured does not keep the others from it.
 pub(crate) fn run(args: &ProfileArgs) -> anyhow::Result<()> {

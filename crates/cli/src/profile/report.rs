@@ -4,13 +4,12 @@ use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 
+use fermata_chart::grouped;
 use fermata_core::{Profile, Span};
 use fermata_engine::Engine;
+use fermata_files::Table;
 use fermata_server::profiler::{Latency, Measured, Planned, Stop};
 use serde::Serialize;
-
-use crate::chart::grouped;
-use crate::table::Table;
 
 /// One model.
 #[derive(Clone, Debug, Serialize)]

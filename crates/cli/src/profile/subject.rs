@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use fermata_core::{Profile, Span};
 use fermata_engine::Signature;
+use fermata_files::InputError;
 use fermata_server::repository::{
     EngineKind, ModelEntry, Repository, RepositoryError, Resolved, read_model, resolve,
 };
 
 use super::args::ProfileArgs;
-use crate::input::InputError;
 
 /// One model to measure.
 pub(super) struct Subject {

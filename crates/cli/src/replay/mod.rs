@@ -8,11 +8,9 @@ use std::time::Instant;
 
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
-use fermata_server::recording::{self, Difference, Replay};
+use fermata_files::{InputError, output};
+use fermata_recording::{Difference, Replay};
 use serde::Serialize;
-
-use crate::input::InputError;
-use crate::output;
 
 /// Runs a recording of `fermata serve --record` again, event by event, and checks that the dispatcher decides
 /// the same.
@@ -86,7 +84,7 @@ fn replay(file: &Path) -> anyhow::Result<Report> {
         File::open(file).map_err(|source| InputError::Read { file: file.to_owned(), source })?;
     let began = Instant::now();
     let Replay { pools, events, actions, end, difference } =
-        recording::replay(BufReader::new(open)).map_err(|error| InputError::Argument {
+        fermata_recording::replay(BufReader::new(open)).map_err(|error| InputError::Argument {
             name: "FILE",
             reason: format!("{}: {error}", file.display()),
         })?;

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use fermata_engine::cuda::Workers;
 use fermata_engine::{Cut, EngineError, Gpu, Seat};
-use fermata_server::gpu::{GpuSetup, SharePlan};
+use fermata_files::{InputError, in_one_line, shares};
+use fermata_server::gpu::{Candidate, GpuSetup, Question, SharePlan};
+use fermata_sim::weigh;
 
 use super::ServeArgs;
-use super::weigh::weigh;
-use crate::client;
-use crate::input::{InputError, shares};
 
 /// Who knows the GPUs of this machine.
 trait Devices {
@@ -63,6 +62,20 @@ pub(super) fn setup(args: &ServeArgs, epoch: Duration) -> Result<Option<GpuSetup
     let mut setup = wishes.start(devices.as_ref(), &chosen)?;
     setup.plan = wishes.shares.is_none().then_some(SharePlan { epoch, weigh });
     Ok(Some(setup))
+}
+
+/// The goodput of each cut of a question, as the simulator finds it.
+fn weigh(question: &Question) -> Vec<f64> {
+    let cut = |cut: &Candidate| weigh::Cut {
+        percents: cut.percents.clone(),
+        classes: cut.classes.clone(),
+        specs: cut.specs.clone(),
+    };
+    weigh::weigh(&weigh::Question {
+        rates: question.rates.clone(),
+        network: question.network,
+        cuts: question.cuts.iter().map(cut).collect(),
+    })
 }
 
 /// Whether there is a library to use GPUs with; what is wrong with it shows when it is loaded.
@@ -182,7 +195,7 @@ impl Choice {
         let numbers: Option<Vec<usize>> =
             text.split(',').map(|word| word.trim().parse().ok()).collect();
         let numbers = numbers.ok_or_else(|| {
-            let shown = client::in_one_line(text);
+            let shown = in_one_line(text);
             refuse(format!("'{shown}' is neither all, none, nor numbers of GPUs such as 0,1"))
         })?;
         let again = (1..numbers.len()).find(|&at| numbers[..at].contains(&numbers[at]));
@@ -217,7 +230,7 @@ impl Choice {
 const WITHOUT: &str = "--gpus none serves on the processors";
 
 fn refuse(error: &EngineError) -> InputError {
-    let reason = format!("{}; {WITHOUT}", client::in_one_line(&error.to_string()));
+    let reason = format!("{}; {WITHOUT}", in_one_line(&error.to_string()));
     InputError::Argument { name: "--gpus", reason }
 }
 

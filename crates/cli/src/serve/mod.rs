@@ -3,7 +3,6 @@
 mod args;
 mod gpus;
 mod log;
-mod weigh;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,6 +13,7 @@ use anyhow::Context;
 use fermata_core::Span;
 use fermata_dispatch::Policy;
 use fermata_engine::OnnxRuntime;
+use fermata_files::{InputError, duration, objective};
 use fermata_plan::{Method, Plan, Problem, solve};
 use fermata_server::control::Control;
 use fermata_server::frontend::Limits;
@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) use args::ServeArgs;
 use args::{Mode, PlanMode};
 
-use crate::input::{InputError, duration, objective, says_spare};
+use crate::input::says_spare;
 
 /// Serves until it is told to stop.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {

@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
+use fermata_files::{InputError, Table, in_one_line, output, shares};
+use fermata_load::client::{CallError, Protocol, Target, http};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{self, Runtime};
-
-use crate::client::{CallError, Protocol, Target, http, in_one_line};
-use crate::input::{InputError, shares};
-use crate::output;
-use crate::table::Table;
 
 /// Lists the shares into which the GPUs of a running server are cut, or cuts one of them anew, while it serves.
 #[derive(Debug, Arguments)]

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use fermata_core::{Growth, KindId, Profile, Span, Spread};
+use fermata_files::{Checker, InputError};
 use fermata_sim::Sizes;
-use fermata_sim::orloj::{Alone, Peak};
+use fermata_sim::{Alone, Peak};
 use serde::Deserialize;
-
-use crate::input::{Checker, InputError};
 
 /// Requests of one application.
 #[derive(Deserialize)]

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Span, Time};
 use fermata_dispatch::{Event, ModelSpec};
-use fermata_server::recording::{Entry, Header, ReadError, Reader};
+use fermata_files::InputError;
+use fermata_recording::{Entry, Header, ReadError, Reader};
 use fermata_server::spare::spare_of;
 use fermata_sim::{Arrivals, End, Load, Scenario, Sizes};
 
 use super::file::{GPUS_MAX, SimFile};
-use crate::input::InputError;
 
 /// What is asked instead of what was.
 #[derive(Clone, Copy, Debug, Default)]

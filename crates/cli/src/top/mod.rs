@@ -15,6 +15,8 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fermata_files::{InputError, duration, output};
+use fermata_load::client::{CallError, Code, Protocol, Target, http};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep_until;
@@ -24,10 +26,6 @@ use figures::History;
 use screen::Screen;
 use status::Status;
 use text::{Line, Room};
-
-use crate::client::{CallError, Code, Protocol, Target, http};
-use crate::input::{InputError, duration};
-use crate::output;
 
 /// Between two looks, on a terminal and without one.
 const LIVE: Duration = Duration::from_secs(1);

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use fermata_chart::grouped;
+use fermata_files::in_one_line;
+
 use super::figures::{Figures, ModelFigures, PoolFigures, Quantile};
 use super::status::{Plan, Status};
-use crate::chart::grouped;
-use crate::client::in_one_line;
 
 /// How much room there is.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use fermata_server::proto;
+use fermata_protocol::proto;
 use prost::Message;
 
 /// What it does.

@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use fermata_engine::TensorSpec;
+use fermata_protocol::proto;
+use fermata_protocol::proto::model_metadata_response::TensorMetadata;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 
 use super::{EXTENSIONS, Frontend, SERVER_NAME, SERVER_VERSION};
 use crate::inference::InferError;
-use crate::proto;
-use crate::proto::model_metadata_response::TensorMetadata;
 use crate::served::Served;
 use crate::service::LoadOverride;
 

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use fermata_engine::DataType;
+use fermata_protocol::proto::InferTensorContents;
 
 use super::json;
 use super::shared_memory::Slot;
-use crate::proto::InferTensorContents;
 
 /// Where the elements of an input are.
 #[derive(Debug)]

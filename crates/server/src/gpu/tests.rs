@@ -20,7 +20,6 @@ use super::emulated::{EmulatedSeat, Told};
 use super::*;
 use crate::control::Control;
 use crate::frontend::{Limits, LogControl};
-use crate::recording;
 use crate::server::{Config, Listeners, ServeError};
 
 /// Longer than anything takes where all is well.
@@ -146,7 +145,7 @@ impl Bed {
         self.stop.take().unwrap().send(()).unwrap();
         self.server.await.unwrap().unwrap();
         let file = std::fs::File::open(self.folder.path().join(RECORDING)).unwrap();
-        let replay = recording::replay(std::io::BufReader::new(file)).unwrap();
+        let replay = fermata_recording::replay(std::io::BufReader::new(file)).unwrap();
         assert_eq!((replay.pools, replay.difference), (3, None));
     }
 }

@@ -2,6 +2,7 @@
 
 use fermata_core::{ExecutorId, Time};
 use fermata_dispatch::{Actions, Dispatch, Event};
+use fermata_recording::Recorder;
 
 use super::CLASS;
 use super::clock::Clock;
@@ -9,7 +10,6 @@ use super::executor::Lost;
 use super::inbox::Message;
 use super::margin::{LATE_MIN, Lateness, Learner};
 use super::tray::Tray;
-use crate::recording::Recorder;
 
 pub(super) struct Driver {
     dispatcher: Box<dyn Dispatch>,

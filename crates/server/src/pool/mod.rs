@@ -32,6 +32,7 @@ use arc_swap::ArcSwap;
 use fermata_core::{ClassId, ExecutorId, ModelId, RequestId, Span, Spread, Time};
 use fermata_dispatch::{ModelSpec, Network, Policy, Rules, Spare};
 use fermata_engine::EngineError;
+use fermata_recording::Recorder;
 
 pub use clock::{Clock, span};
 pub use crew::GrowError;
@@ -41,7 +42,6 @@ pub(crate) use job::{Finished, Job, Refused};
 pub(crate) use model::Profiles;
 
 use crate::metrics::Advisor;
-use crate::recording::Recorder;
 use crate::spare::spare_of;
 use crew::Crew;
 use desk::Desk;

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use fermata_engine::DataType;
+use fermata_protocol::proto::{self, model_config::SchedulingChoice, model_instance_group::Kind};
 
 use super::error::RepositoryError;
 use super::note::Note;
 use super::settings::Device;
-use crate::proto::{self, model_config::SchedulingChoice, model_instance_group::Kind};
 
 /// The platform of ONNX models, as Triton names it.
 pub(super) const ONNX_PLATFORM: &str = "onnxruntime_onnx";

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
+use fermata_protocol::proto::{self, model_version_policy::PolicyChoice};
+
 use super::error::RepositoryError;
 use super::folder::{TemporaryFolder, inside};
 use super::note::Note;
 use super::settings::{Defaults, EngineKind, Settings};
 use super::{config, format};
-use crate::proto::{self, model_version_policy::PolicyChoice};
 
 const CONFIG_NAME: &str = "config.pbtxt";
 const MODEL_NAME: &str = "model.onnx";

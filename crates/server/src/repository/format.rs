@@ -5,12 +5,12 @@ use std::path::Path;
 use std::str::Chars;
 use std::sync::OnceLock;
 
+use fermata_protocol::proto;
 use miette::Diagnostic;
 use prost_reflect::text_format::ParseError;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
 use super::error::{RepositoryError, in_one_line, line_of, written_in};
-use crate::proto;
 
 /// Reads the text of `file`.
 pub(super) fn from_text(file: &Path, text: &str) -> Result<proto::ModelConfig, RepositoryError> {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use fermata_core::{Profile, Span};
 use fermata_engine::{DataType, Signature, TensorSpec};
+use fermata_protocol::proto::{self, model_version_policy};
 
 use super::config::{self, Place};
 use super::entry::ModelEntry;
 use super::error::RepositoryError;
 use super::note::Note;
 use super::settings::EngineKind;
-use crate::proto::{self, model_version_policy};
 
 /// All that must be known to serve a version of a model.
 #[derive(Clone, Debug)]

@@ -316,7 +316,7 @@ fn without_a_configuration_the_file_counts() {
             ("m", "onnxruntime_onnx", "onnxruntime")
         );
         assert_eq!((config.max_batch_size, config.input.len(), config.output.len()), (64, 1, 2));
-        assert_eq!(config.output[1].data_type(), crate::proto::DataType::TypeInt64);
+        assert_eq!(config.output[1].data_type(), fermata_protocol::proto::DataType::TypeInt64);
         assert_eq!(config.default_model_filename, "model.onnx");
     }
     assert!(fixture.resolve("m", None).is_err());

@@ -4,6 +4,12 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use fermata_protocol::proto::infer_parameter::ParameterChoice;
+use fermata_protocol::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use fermata_protocol::proto::model_infer_response::InferOutputTensor;
+use fermata_protocol::proto::{
+    InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse,
+};
 use tonic::metadata::AsciiMetadataValue;
 
 use crate::frontend::check::{self, Delivery, Input, Model, Output, Wanted};
@@ -12,10 +18,6 @@ use crate::frontend::shared_memory::{Regions, Slot};
 use crate::frontend::{Frontend, deadline};
 use crate::inference::{Call, InferError};
 use crate::kinds::{Application, PARAMETER};
-use crate::proto::infer_parameter::ParameterChoice;
-use crate::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
-use crate::proto::model_infer_response::InferOutputTensor;
-use crate::proto::{InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse};
 use crate::served::Served;
 
 /// The parameters of a request, an input or an output.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fermata_protocol::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -22,7 +23,6 @@ use tonic::codegen::{BoxFuture, Service, http};
 
 use self::protocol::Protocol;
 use super::Frontend;
-use crate::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 
 /// The protocol as a service that a `tonic` server can be given.
 pub fn service(frontend: Arc<Frontend>) -> Inference {

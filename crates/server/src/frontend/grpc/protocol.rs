@@ -4,6 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use fermata_protocol::proto::grpc_inference_service_server::GrpcInferenceService;
+use fermata_protocol::proto::model_repository_parameter::ParameterChoice;
+use fermata_protocol::proto::*;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -16,9 +19,6 @@ use crate::frontend::shared_memory::no_cuda;
 use crate::frontend::{Frontend, deadline};
 use crate::inference::InferError;
 use crate::kinds;
-use crate::proto::grpc_inference_service_server::GrpcInferenceService;
-use crate::proto::model_repository_parameter::ParameterChoice;
-use crate::proto::*;
 use crate::service::LoadOverride;
 
 /// The protocol's service.

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use fermata_protocol::proto::infer_parameter::ParameterChoice;
+use fermata_protocol::proto::{
+    InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse,
+};
 use tokio::task::JoinSet;
 use tokio_stream::Stream;
 use tonic::{Status, Streaming};
 
 use super::infer::{Meta, infer};
 use crate::frontend::Frontend;
-use crate::proto::infer_parameter::ParameterChoice;
-use crate::proto::{
-    InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse,
-};
 
 /// The responses of a stream. Dropping it cancels what is in flight.
 pub(crate) struct Responses {

@@ -17,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use axum::{Router, ServiceExt};
+use fermata_protocol::proto;
 use prost::Message;
 use serde::Deserialize;
 use tokio::net::TcpListener;
@@ -25,7 +26,6 @@ use self::refusal::{Refusal, error_response};
 use self::shortcut::Shortcut;
 use super::{Frontend, describe};
 use crate::inference::InferError;
-use crate::proto;
 
 /// All routes of the protocol.
 pub fn router(frontend: Arc<Frontend>) -> Router {

@@ -10,6 +10,7 @@ use fermata_core::Profile;
 use fermata_engine::{
     DataType, Ended, Inputs, Outputs, Running, Session, Signature, Tensor, TensorSpec,
 };
+use fermata_protocol::proto;
 use tokio::task::JoinHandle as Asked;
 
 use super::super::*;
@@ -18,7 +19,6 @@ use crate::kinds::{Kinds, Told};
 use crate::metrics::ModelMetrics;
 use crate::profiler::online::{Alone, Subject};
 use crate::profiler::{Known, Planned, Watch};
-use crate::proto;
 use crate::served::Served;
 
 /// A request with this in it is the end of whatever runs it.

@@ -9,6 +9,7 @@ use fermata_dispatch::{ModelSpec, Network, Policy};
 use fermata_engine::{
     DataType, EngineError, Inputs, Outputs, Session, Signature, Tensor, TensorSpec,
 };
+use fermata_protocol::proto;
 
 use super::*;
 use crate::inference::Call;
@@ -16,7 +17,6 @@ use crate::kinds::Kinds;
 use crate::metrics::ModelMetrics;
 use crate::pool::{Clock, MakeSession, Pool, PoolConfig, Profiles};
 use crate::profiler::{Known, Watch};
-use crate::proto;
 use crate::repository::RunTime;
 use crate::served::Served;
 
