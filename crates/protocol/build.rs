@@ -1,5 +1,5 @@
-//! Makes the types of the gRPC protocol, without `protoc`, and keeps its descriptors: the text format of
-//! `config.pbtxt` is read with them.
+//! Makes the types of the gRPC protocol, without `protoc`, and keeps its descriptors: the text
+//! format of `config.pbtxt` is read with them.
 
 use std::error::Error;
 use std::path::PathBuf;

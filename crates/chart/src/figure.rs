@@ -75,7 +75,8 @@ pub(super) fn head_height(width: f64, title: &str, legend: &[Entry<'_>]) -> f64 
     draw_head(&mut nowhere, area, title, legend).top
 }
 
-/// Draws a panel's title and, below it, its legend, in as many lines as it takes; returns what is left.
+/// Draws a panel's title and, below it, its legend, in as many lines as it takes; returns what is
+/// left.
 pub(super) fn draw_head(svg: &mut Svg, area: Area, title: &str, legend: &[Entry<'_>]) -> Area {
     let mut used = 0.0;
     if !title.is_empty() {

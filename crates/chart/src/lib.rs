@@ -1,7 +1,8 @@
-//! Charts as SVG: a figure is rows of panels, a panel is a timeline, machines, lines, bars or stacked layers.
+//! Charts as SVG: a figure is rows of panels, a panel is a timeline, machines, lines, bars or
+//! stacked layers.
 //!
-//! A chart is a value that is rendered to text; nothing here reads or writes files. Legends stand above the
-//! plotted area, so that they never cover data.
+//! A chart is a value that is rendered to text; nothing here reads or writes files. Legends stand
+//! above the plotted area, so that they never cover data.
 
 mod axis;
 mod bars;
@@ -21,7 +22,8 @@ pub use stack::{Layer, Stack};
 pub use svg::{Area, Svg};
 pub use timeline::{Block, Timeline};
 
-/// Okabe and Ito's colours, told apart by colour-blind readers too; the darkest and strongest come first.
+/// Okabe and Ito's colours, told apart by colour-blind readers too; the darkest and strongest come
+/// first.
 pub const PALETTE: [&str; 8] =
     ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F5AA2", "#7A7A7A"];
 

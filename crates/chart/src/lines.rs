@@ -69,7 +69,8 @@ impl Series {
     }
 }
 
-/// The share of all values that are not above each of them: the points of a cumulative distribution.
+/// The share of all values that are not above each of them: the points of a cumulative
+/// distribution.
 pub fn cumulative(values: &[f64]) -> Vec<(f64, f64)> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
     sorted.sort_by(f64::total_cmp);

@@ -158,8 +158,8 @@ fn draw_part(svg: &mut Svg, place: Area, part: &Part) {
     }
 }
 
-/// More colours than the palette has: it, then lighter, then darker, then from the beginning; and what can be read on
-/// each.
+/// More colours than the palette has: it, then lighter, then darker, then from the beginning; and
+/// what can be read on each.
 fn shade(number: usize) -> (String, &'static str) {
     let (to, by) = [(255.0, 0.0), (255.0, 0.5), (0.0, 0.4)][number / PALETTE.len() % 3];
     let (fill, light) = mixed(PALETTE[number % PALETTE.len()], to, by);

@@ -86,7 +86,8 @@ impl Svg {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
              viewBox=\"0 0 {width:.0} {height:.0}\" \
-             font-family=\"Inter, 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif\">\n\
+             font-family=\"Inter, 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', \
+             sans-serif\">\n\
              {body}</svg>\n"
         )
     }

@@ -1,4 +1,5 @@
-//! Executors over time: a row for each, a block for each batch, and marks for what was dropped or late.
+//! Executors over time: a row for each, a block for each batch, and marks for what was dropped or
+//! late.
 
 use super::axis::{Axis, HORIZONTAL_ROOM, VERTICAL_ROOM};
 use super::figure::{Entry, Panel, draw_head};

@@ -1,4 +1,5 @@
-//! `fermata gpu-worker`: the process behind a seat on a GPU. The server starts it; nobody else does.
+//! `fermata gpu-worker`: the process behind a seat on a GPU. The server starts it; nobody else
+//! does.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! The command line of Fermata: arguments, files and pictures around simulator and server.
 //!
-//! Nothing is decided here. Input is checked whole before anything runs, results are rendered whole before
-//! anything is written, and an error is printed once, in one line.
+//! Nothing is decided here. Input is checked whole before anything runs, results are rendered whole
+//! before anything is written, and an error is printed once, in one line.
 
 mod args;
 mod gpu;

@@ -13,8 +13,9 @@ pub struct Table {
     latency: Arc<[Span]>,
 }
 
-/// What is known of how long batches of one model run on one class of executor: a table, which for a model whose run time depends on the input
-/// has the means, and for such a model how its run times are spread.
+/// What is known of how long batches of one model run on one class of executor: a table, which for
+/// a model whose run time depends on the input has the means, and for such a model how its run
+/// times are spread.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Profile {
     table: Table,
@@ -34,8 +35,8 @@ pub enum ProfileError {
 const BATCH_MAX: usize = 4096;
 
 impl Profile {
-    /// From measured latencies for batches of 1, 2, 3, ...; made monotone, since a larger batch that was
-    /// measured faster is noise or can be had by padding.
+    /// From measured latencies for batches of 1, 2, 3, ...; made monotone, since a larger batch
+    /// that was measured faster is noise or can be had by padding.
     pub fn from_table(latencies: impl IntoIterator<Item = Span>) -> Result<Self, ProfileError> {
         let mut highest = Span::ZERO;
         let latency: Arc<[Span]> = latencies

@@ -31,7 +31,8 @@ struct Kind {
     shortest: f32,
 }
 
-/// What was measured of the kinds of a model: for each, its share of all requests and the runs of some of them, alone.
+/// What was measured of the kinds of a model: for each, its share of all requests and the runs of
+/// some of them, alone.
 pub type Measured = Vec<(f32, Vec<Span>)>;
 
 /// Why a spread was refused.
@@ -48,7 +49,8 @@ pub enum SpreadError {
 /// More kinds than this would make a decision slow.
 pub const KINDS_MAX: usize = 64;
 
-/// A run is not taken to be longer than this many times the median: a tail without end would leave no bins for the rest.
+/// A run is not taken to be longer than this many times the median: a tail without end would leave
+/// no bins for the rest.
 const LONGEST_OF_MEDIAN: u64 = 1000;
 
 /// Runs that differ by no more than this factor are the same.
@@ -58,8 +60,8 @@ const POINT: f64 = 1.001;
 const HOPELESS: f32 = 0.001;
 
 impl Spread {
-    /// From runs that were measured alone, by kind. A kind without runs is taken to be like all others together. Runs that are absurdly
-    /// long count as a thousand times the median.
+    /// From runs that were measured alone, by kind. A kind without runs is taken to be like all
+    /// others together. Runs that are absurdly long count as a thousand times the median.
     pub fn new(measured: &Measured, growth: Growth, max_batch: usize) -> Result<Self, SpreadError> {
         if measured.len() > KINDS_MAX {
             return Err(SpreadError::TooMany(measured.len()));
@@ -105,7 +107,8 @@ impl Spread {
         Self { kinds: kinds.collect(), grid, growth, mixture, variation, max_batch }
     }
 
-    /// From what was written down of one: its grid, its growth, each kind's share and distribution, the mixture. `None` if this cannot be of one.
+    /// From what was written down of one: its grid, its growth, each kind's share and distribution,
+    /// the mixture. `None` if this cannot be of one.
     pub fn from_parts(
         grid: Grid,
         growth: Growth,
@@ -166,7 +169,8 @@ impl Spread {
         self.max_batch
     }
 
-    /// How long a request of a kind takes that runs alone; that of any request, where the kind is not known.
+    /// How long a request of a kind takes that runs alone; that of any request, where the kind is
+    /// not known.
     #[inline]
     pub fn alone(&self, kind: KindId) -> &Distribution {
         self.kinds.get(kind.index()).map_or(&self.mixture, |kind| &kind.alone)

@@ -1,34 +1,34 @@
 //! Whether requests come while others of their model are still there.
 //!
-//! The gaps between requests do not tell: a client that asks again when it has been answered has a steady rate, and
-//! will never join the request that is held for it. So the gaps are told apart by how they ended: with a request that
-//! found others waiting or running, or only after all had left.
+//! The gaps between requests do not tell: a client that asks again when it has been answered has a
+//! steady rate, and will never join the request that is held for it. So the gaps are told apart by
+//! how they ended: with a request that found others waiting or running, or only after all had left.
 
 use fermata_core::{Span, Time};
 
 /// One bucket an octave, from 2^10 ns (a microsecond) to 2^34 ns (17 s).
 const BUCKETS: usize = 24;
 const FIRST_OCTAVE: u32 = 10;
-/// The counts are halved after this time: whoever does not hold learns nothing new about long gaps, and should try
-/// again now and then.
+/// The counts are halved after this time: whoever does not hold learns nothing new about long gaps,
+/// and should try again now and then.
 const HALF_LIFE: Span = Span(2_000_000_000);
-/// So many arrivals must have been expected before their absence says anything: by chance, none of eight come once in
-/// three thousand times.
+/// So many arrivals must have been expected before their absence says anything: by chance, none of
+/// eight come once in three thousand times.
 const EVIDENCE: f64 = 8.0;
-/// Fewer than this share of the expected arrivals is none. The bursts of table 1 (Gamma 0.1) leave a tenth
-/// behind them.
+/// Fewer than this share of the expected arrivals is none. The bursts of table 1 (Gamma 0.1) leave
+/// a tenth behind them.
 const SHARE_MIN: f64 = 0.05;
 /// A gap in which so many arrivals were expected, and none came, is worth thinking about at once.
 const SURPRISE: f64 = 4.0;
 
 /// A pattern of arrivals that repeats itself is learned from this many rounds.
 const ROUNDS: usize = 3;
-/// In each of them so many arrivals were expected, and none came: by chance, that happens to all of three once in two
-/// thousand times.
+/// In each of them so many arrivals were expected, and none came: by chance, that happens to all of
+/// three once in two thousand times.
 const IN_VAIN: f64 = 2.5;
 
-/// Nobody joins who comes alone again and again, when so many were expected meanwhile: by chance, that happens once in a
-/// hundred and fifty times.
+/// Nobody joins who comes alone again and again, when so many were expected meanwhile: by chance,
+/// that happens once in a hundred and fifty times.
 const ALONE: f64 = 5.0;
 
 /// Arrivals that found others, until one came after all had left.
@@ -52,7 +52,8 @@ pub(crate) struct ArrivalOverlap {
     rounds: [Round; ROUNDS],
     /// The longest gap so far of the round that goes on.
     longest: u64,
-    /// How many rounds of a single arrival there were since one found others, and how many were expected meanwhile.
+    /// How many rounds of a single arrival there were since one found others, and how many were
+    /// expected meanwhile.
     alone: u32,
     expected: f64,
 }
@@ -71,8 +72,9 @@ impl ArrivalOverlap {
         }
     }
 
-    /// A request came at `now`, the one before it at `last`; others were there until `until`. True, if it is a surprise
-    /// that it did not come while they were, at `rate` arrivals a nanosecond, or that it did.
+    /// A request came at `now`, the one before it at `last`; others were there until `until`. True,
+    /// if it is a surprise that it did not come while they were, at `rate` arrivals a nanosecond,
+    /// or that it did.
     #[inline]
     pub(crate) fn note(&mut self, now: Time, last: Time, until: Time, rate: f64) -> bool {
         if now - self.halved > HALF_LIFE {
@@ -104,7 +106,8 @@ impl ArrivalOverlap {
             self.alone += 1;
             self.expected += expected;
         }
-        // Once a pattern is known nobody is waited for, so that nobody is expected: it stays known while it repeats itself.
+        // Once a pattern is known nobody is waited for, so that nobody is expected: it stays known
+        // while it repeats itself.
         let is_known = self.repeats().is_some_and(|within| longest <= within.0);
         let expected = if is_known { expected.max(IN_VAIN) } else { expected };
         self.rounds.rotate_left(1);
@@ -116,8 +119,9 @@ impl ArrivalOverlap {
         self.alone as usize >= ROUNDS && self.expected >= ALONE
     }
 
-    /// How long after an arrival nobody joined in any of the last rounds, though many were expected: twice the longest gap.
-    /// Counts by length tell the same, but only when those of another pattern have faded.
+    /// How long after an arrival nobody joined in any of the last rounds, though many were
+    /// expected: twice the longest gap. Counts by length tell the same, but only when those of
+    /// another pattern have faded.
     fn repeats(&self) -> Option<Span> {
         if self.is_alone() {
             return Some(Span::ZERO);
@@ -127,8 +131,9 @@ impl ArrivalOverlap {
         longest.filter(|_| in_vain).map(|longest| Span(2 * longest))
     }
 
-    /// How long after an arrival nobody joins any more, if requests come at `rate` a nanosecond on average: the
-    /// least age of a gap beyond which hardly any came, of those expected in the time that others were there.
+    /// How long after an arrival nobody joins any more, if requests come at `rate` a nanosecond on
+    /// average: the least age of a gap beyond which hardly any came, of those expected in the time
+    /// that others were there.
     pub(crate) fn ends_after(&self, rate: f64) -> Span {
         let (mut end, mut others, mut came, mut exposed) = (Span::MAX, 0.0, 0.0, 0.0);
         for at in (0..BUCKETS).rev() {

@@ -1,17 +1,18 @@
 //! How a model's requests arrive: their rate, and the distribution of the gaps between them.
 //!
-//! The gaps are kept as a decaying histogram with two buckets an octave, so that a burst is seen ending:
-//! under a bursty load most gaps are tiny, and once the current one has outgrown them, the next arrival is
-//! far away.
+//! The gaps are kept as a decaying histogram with two buckets an octave, so that a burst is seen
+//! ending: under a bursty load most gaps are tiny, and once the current one has outgrown them, the
+//! next arrival is far away.
 
 use fermata_core::{Span, Time};
 
-/// A sample of the rate is taken when this many nanoseconds have passed and enough requests have come to
-/// tell something, or when many have passed.
+/// A sample of the rate is taken when this many nanoseconds have passed and enough requests have
+/// come to tell something, or when many have passed.
 const BEAT_NS: u64 = 50_000_000;
 const BEAT_REQUESTS: u32 = 64;
 const BEAT_NS_MAX: u64 = 500_000_000;
-/// The first few requests are taken to have come over at least this long: two that come together are no rate.
+/// The first few requests are taken to have come over at least this long: two that come together
+/// are no rate.
 const FIRST_NS: u64 = BEAT_NS / 8;
 /// A model without a request for this long is quiet: it takes no part in the market.
 const QUIET: Span = Span(10_000_000_000);
@@ -20,11 +21,12 @@ const MEMORY_NS: f64 = 2.5e9;
 /// Two buckets an octave, from 2^10 ns (a microsecond) to 2^34 ns (17 s).
 const BUCKETS: usize = 48;
 const FIRST_OCTAVE: u32 = 10;
-/// The histogram halves its counts when it has this many: it remembers about the last thousand gaps.
+/// The histogram halves its counts when it has this many: it remembers about the last thousand
+/// gaps.
 const GAPS_MAX: u32 = 1024;
 
-/// Where not to hold is the rule, some time is held if that gains this share of what an arrival is worth. Less may be
-/// an accident of the gaps that were seen.
+/// Where not to hold is the rule, some time is held if that gains this share of what an arrival is
+/// worth. Less may be an accident of the gaps that were seen.
 const GAIN_TO_HOLD: f64 = 0.1;
 
 /// The arrivals of one model, summarised.
@@ -56,9 +58,9 @@ impl ArrivalStats {
         }
     }
 
-    /// A request arrived. True when it is time to derive from the arrivals anew: at each sample of the rate,
-    /// after 64 gaps, and often at the beginning, when every gap tells much. Who needs only the rate says
-    /// so: the histogram is a cache line of its own.
+    /// A request arrived. True when it is time to derive from the arrivals anew: at each sample of
+    /// the rate, after 64 gaps, and often at the beginning, when every gap tells much. Who needs
+    /// only the rate says so: the histogram is a cache line of its own.
     #[inline]
     pub fn arrive(&mut self, now: Time, rate_only: bool) -> bool {
         let gap = (now - self.last).0;
@@ -79,8 +81,8 @@ impl ArrivalStats {
             }
             return self.count.is_multiple_of(BEAT_REQUESTS);
         }
-        // A sample weighs as much as it lasted: it ends with a request, so that short ones tell of too high a rate.
-        // At first every moment weighs the same; later the old ones fade.
+        // A sample weighs as much as it lasted: it ends with a request, so that short ones tell of
+        // too high a rate. At first every moment weighs the same; later the old ones fade.
         let elapsed = elapsed as f64;
         let sample = f64::from(self.count) / elapsed;
         self.rate += (sample - self.rate) * elapsed / (elapsed + self.sampled_ns);
@@ -125,7 +127,8 @@ impl ArrivalStats {
         self.rate
     }
 
-    /// The squared coefficient of variation of the gaps; that of a Poisson process before there are any.
+    /// The squared coefficient of variation of the gaps; that of a Poisson process before there are
+    /// any.
     pub fn variation(&self) -> f64 {
         if self.total == 0 {
             return 1.0;
@@ -139,9 +142,10 @@ impl ArrivalStats {
         (squares * f64::from(self.total) / (sum * sum) - 1.0).max(0.0)
     }
 
-    /// How long after an arrival to hold for the next one, where not to hold is the rule: not at all, unless to
-    /// hold for some time is clearly better. It is the `t` that maximises `saving P(gap <= t) - price E[min(gap, t)]`:
-    /// the next arrival is worth `saving` nanoseconds of executor time, and waiting costs `price` per nanosecond.
+    /// How long after an arrival to hold for the next one, where not to hold is the rule: not at
+    /// all, unless to hold for some time is clearly better. It is the `t` that maximises `saving
+    /// P(gap <= t) - price E[min(gap, t)]`: the next arrival is worth `saving` nanoseconds of
+    /// executor time, and waiting costs `price` per nanosecond.
     pub fn patience(&self, saving: f64, price: f64) -> Span {
         let (mut patience, mut best) = (Span::ZERO, GAIN_TO_HOLD * saving);
         let (mut waited, mut left, mut from) = (0.0, 1.0, 0.0);

@@ -18,7 +18,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Whether it is not ready yet, and will be before its latest moment: a timeout may be longer than that.
+    /// Whether it is not ready yet, and will be before its latest moment: a timeout may be longer
+    /// than that.
     #[inline]
     pub(crate) fn is_held(&self, now: Time) -> bool {
         now < self.ready && self.ready <= self.latest

@@ -24,8 +24,8 @@ struct Incarnation {
     number: u32,
     /// It was promised, and that was not answered yet.
     promised: bool,
-    /// It finished this many batches since it was promised. Until the answer it is the promise's: idle, it would be
-    /// promised once more.
+    /// It finished this many batches since it was promised. Until the answer it is the promise's:
+    /// idle, it would be promised once more.
     done: u8,
 }
 
@@ -98,7 +98,8 @@ impl Hub {
         }
         let known = &mut self.models[model.index()];
         if post.answered != known.granted {
-            return; // A promise is under way: what the model has when it has answered, it will post.
+            // A promise is under way: what the model has when it has answered, it will post.
+            return;
         }
         known.ready = post.candidate.ready;
         let candidate = Some(&post.candidate).filter(|candidate| candidate.size > 0);

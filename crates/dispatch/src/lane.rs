@@ -109,9 +109,9 @@ impl Lane {
         }
     }
 
-    /// The usual case, cheaply, of a model with one lane: the request that was just queued last is alone, joins
-    /// the candidate that takes all who wait, or comes behind a candidate that is valid without it. `None`, if
-    /// it is not so simple.
+    /// The usual case, cheaply, of a model with one lane: the request that was just queued last is
+    /// alone, joins the candidate that takes all who wait, or comes behind a candidate that is
+    /// valid without it. `None`, if it is not so simple.
     #[inline]
     pub(crate) fn join(&mut self, view: &View<'_>, now: Time) -> Option<Arrival> {
         if view.waiting.len() == 1 {
@@ -143,8 +143,8 @@ impl Lane {
         self.skip == 0 && self.candidate().is_some_and(|candidate| candidate.is_held(now))
     }
 
-    /// The candidate that sends `size` requests behind those given up. Nearly every request asks for it: as a function of its
-    /// own it would cost a twentieth more.
+    /// The candidate that sends `size` requests behind those given up. Nearly every request asks
+    /// for it: as a function of its own it would cost a twentieth more.
     #[inline(always)]
     fn shape(&self, view: &View<'_>, now: Time, size: usize) -> Candidate {
         let latest = self.due - self.reach.latency(size);
@@ -164,8 +164,8 @@ impl Lane {
         Candidate { size: size as u32, ready: ready.max(now), latest, due_last, urgency }
     }
 
-    /// How many urgent requests to give up and how many to send, were a batch decided at `now` for an
-    /// executor that is free at `free_at`, that may take `longest`.
+    /// How many urgent requests to give up and how many to send, were a batch decided at `now` for
+    /// an executor that is free at `free_at`, that may take `longest`.
     #[inline]
     pub(crate) fn gather(
         &self,
@@ -184,7 +184,8 @@ impl Lane {
         }
         let in_time = |size: usize, at: usize| {
             let due = view.due(at);
-            // Inputs are fetched while the executor is busy: it need not wait for them once it is free.
+            // Inputs are fetched while the executor is busy: it need not wait for them once it is
+            // free.
             (free_at <= now || free_at + self.profile.latency(size) <= due)
                 && now + self.reach.latency(size) <= due
         };

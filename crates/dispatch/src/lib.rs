@@ -1,8 +1,9 @@
-//! Which requests form a batch, when it starts and on which executor: a deterministic state machine.
+//! Which requests form a batch, when it starts and on which executor: a deterministic state
+//! machine.
 //!
-//! There is no clock, thread, channel, lock, socket or random number here, and no iteration in hash order:
-//! the same events give the same actions, byte for byte. The simulator and the server are two loops around
-//! [`Dispatch::handle`] and [`Dispatch::next_wakeup`].
+//! There is no clock, thread, channel, lock, socket or random number here, and no iteration in hash
+//! order: the same events give the same actions, byte for byte. The simulator and the server are
+//! two loops around [`Dispatch::handle`] and [`Dispatch::next_wakeup`].
 
 mod adaptive;
 mod arrival_overlap;

@@ -1,7 +1,7 @@
 //! The model machine: one model's queue, the batch it would send now, and what it must drop.
 //!
-//! It sees its own requests only. Free executors, other models and the choice between them belong to the
-//! rank machine; the two exchange plain values.
+//! It sees its own requests only. Free executors, other models and the choice between them belong
+//! to the rank machine; the two exchange plain values.
 
 mod mixed;
 
@@ -25,14 +25,16 @@ const LOOP_GAPS: f64 = 1.5;
 /// Below this load of the pool, a model's batch in the full pool is no longer extrapolated.
 const LOAD_MIN: f64 = 0.05;
 
-/// One model's queue and candidates. What every request needs that comes is in the first two cache lines.
+/// One model's queue and candidates. What every request needs that comes is in the first two cache
+/// lines.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct ModelMachine {
     queue: Queue,
     /// One per class that can run the model.
     lanes: Box<[Lane]>,
-    /// From the decision to the end of a batch of one, on the fastest class: nothing is in time sooner.
+    /// From the decision to the end of a batch of one, on the fastest class: nothing is in time
+    /// sooner.
     shortest: Span,
     /// From the end of a batch to its clients.
     resp: Span,
@@ -52,7 +54,8 @@ pub struct ModelMachine {
     tuning: Tuning,
     /// What the market was told last.
     reported: Report,
-    /// Those who wait, where run times depend on the input: then `queue` is empty, and candidates only say how urgent they are.
+    /// Those who wait, where run times depend on the input: then `queue` is empty, and candidates
+    /// only say how urgent they are.
     mixed: Option<Box<Mixed>>,
 }
 
@@ -106,7 +109,8 @@ impl ModelMachine {
         }
     }
 
-    /// It goes by other rules from now on, with what it learned under them before; `set_profile` must follow.
+    /// It goes by other rules from now on, with what it learned under them before; `set_profile`
+    /// must follow.
     pub(crate) fn set_rules(&mut self, rules: Rules, learned: Option<Learned>) {
         self.rules = rules;
         if let Some(learned) = learned {
@@ -119,8 +123,8 @@ impl ModelMachine {
         self.tuning.learned()
     }
 
-    /// The model turned out to be faster or slower. Who waits stays; `wake` must follow, for those who can
-    /// no longer be in time.
+    /// The model turned out to be faster or slower. Who waits stays; `wake` must follow, for those
+    /// who can no longer be in time.
     pub fn set_profile(&mut self, spec: &ModelSpec, signal: &Signal) {
         let waiting = self.take_all();
         self.lanes = lanes(spec, self.network);
@@ -173,8 +177,8 @@ impl ModelMachine {
         Arrival::Changed
     }
 
-    /// A request that was running on an executor that failed comes back. It is given back if it can no
-    /// longer be in time.
+    /// A request that was running on an executor that failed comes back. It is given back if it can
+    /// no longer be in time.
     pub fn come_back(
         &mut self,
         now: Time,
@@ -212,8 +216,8 @@ impl ModelMachine {
         self.take_all()
     }
 
-    /// The moment that `next_timer` named has come: what became hopeless is handed to `dropped`, and
-    /// candidates that passed their latest moment are formed anew.
+    /// The moment that `next_timer` named has come: what became hopeless is handed to `dropped`,
+    /// and candidates that passed their latest moment are formed anew.
     pub fn wake(&mut self, now: Time, signal: &Signal, mut dropped: impl FnMut(Request)) {
         let mut lost = 0;
         while let Some(&head) = self.queue.head().filter(|head| self.is_hopeless(now, head)) {
@@ -238,9 +242,9 @@ impl ModelMachine {
         self.form(now, signal);
     }
 
-    /// When to call `wake`, should it not be granted an executor before: one nanosecond after the head
-    /// became hopeless or a candidate passed its latest moment; with nothing waiting, when the model counts
-    /// as quiet.
+    /// When to call `wake`, should it not be granted an executor before: one nanosecond after the
+    /// head became hopeless or a candidate passed its latest moment; with nothing waiting, when the
+    /// model counts as quiet.
     #[inline]
     pub fn next_timer(&self) -> Time {
         let mut timer = match self.queue.head() {
@@ -258,16 +262,17 @@ impl ModelMachine {
         timer.next()
     }
 
-    /// Whether every candidate is held and gives nobody up: then none can pass its latest moment, nor
-    /// anybody become hopeless, before it becomes ready.
+    /// Whether every candidate is held and gives nobody up: then none can pass its latest moment,
+    /// nor anybody become hopeless, before it becomes ready.
     #[inline]
     pub fn is_held(&self, now: Time) -> bool {
         // Where kinds differ somebody may become hopeless while others are held.
         !self.is_mixed && self.lanes.iter().all(|lane| lane.is_held(now))
     }
 
-    /// An executor of `class` is the model's, from `free_at` on for a batch that takes `longest` at most. Moves the finalised batch to `batch` and what it gives up to
-    /// `dropped`; `None`, if there is nothing to send.
+    /// An executor of `class` is the model's, from `free_at` on for a batch that takes `longest` at
+    /// most. Moves the finalised batch to `batch` and what it gives up to `dropped`; `None`, if
+    /// there is nothing to send.
     pub fn granted(
         &mut self,
         now: Time,
@@ -287,15 +292,15 @@ impl ModelMachine {
         }
         let start = (now + self.network.lead(size)).max(free_at);
         let latency = lane.profile.latency(size);
-        // Whoever comes in the first half of a run does not come because it has ended: profiles are often slower
-        // than what happens, but seldom twice as slow.
+        // Whoever comes in the first half of a run does not come because it has ended: profiles are
+        // often slower than what happens, but seldom twice as slow.
         self.there_until = self.there_until.max(start + Span(latency.0 / 2));
         // What this batch gives up is lost, unless another class's candidate still counts on it.
         let others = self.lanes.iter().filter(|lane| lane.class != class);
         let mut lost = others.map(Lane::skip).min().unwrap_or(skip).min(skip);
         if self.rules.gather == Gather::Prefix {
-            // It gives up nobody who could still go with another executor: this one may be free later than it seemed
-            // when it was asked for.
+            // It gives up nobody who could still go with another executor: this one may be free
+            // later than it seemed when it was asked for.
             let heads = self.queue.as_slice()[..lost].iter();
             lost = heads.take_while(|head| self.is_hopeless(now, head)).count();
         }

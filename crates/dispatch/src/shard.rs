@@ -1,11 +1,12 @@
 //! Some of a pool's model machines with their timers, and what they and the hub tell each other.
 //!
-//! The [`Dispatcher`](crate::Dispatcher) has all machines of a pool in one place. Here they are taken apart, so that a
-//! shard and the [`Hub`](crate::Hub) can run on threads of their own: between them go plain values only, and any of
-//! them may take its time. `docs/scheduler.md` has the protocol, and why nothing is lost or done twice.
+//! The [`Dispatcher`](crate::Dispatcher) has all machines of a pool in one place. Here they are
+//! taken apart, so that a shard and the [`Hub`](crate::Hub) can run on threads of their own:
+//! between them go plain values only, and any of them may take its time. `docs/scheduler.md` has
+//! the protocol, and why nothing is lost or done twice.
 //!
-//! Holding needs nobody but the model itself. So a candidate is the shard's own until it is ready, and the hub hears of
-//! a batch two or three times in its life, not with every request.
+//! Holding needs nobody but the model itself. So a candidate is the shard's own until it is ready,
+//! and the hub hears of a batch two or three times in its life, not with every request.
 
 use fermata_core::{ClassId, ExecutorId, ModelId, Request, RequestId, Span, Time};
 
@@ -23,8 +24,9 @@ use crate::rules::Rules;
 pub struct PostedCandidate {
     /// The candidate that is ready; none, if it has no requests.
     pub candidate: Candidate,
-    /// How many grants the model had answered when this was posted. The hub heeds only what was posted in the knowledge
-    /// of all that it granted: a candidate of before is made of requests that may be gone.
+    /// How many grants the model had answered when this was posted. The hub heeds only what was
+    /// posted in the knowledge of all that it granted: a candidate of before is made of requests
+    /// that may be gone.
     pub answered: u32,
 }
 
@@ -110,7 +112,8 @@ struct Posted {
 const CLASSES_MAX: usize = 32;
 
 impl Shard {
-    /// The one at `index` of so many shards, without models, in a pool with so many classes of executors.
+    /// The one at `index` of so many shards, without models, in a pool with so many classes of
+    /// executors.
     pub fn new(
         rules: Rules,
         network: Network,
@@ -262,7 +265,8 @@ impl Shard {
         }
     }
 
-    /// An executor is the model's: its batch is made final, or the executor goes back. Either way the hub is answered.
+    /// An executor is the model's: its batch is made final, or the executor goes back. Either way
+    /// the hub is answered.
     pub fn granted(
         &mut self,
         now: Time,
@@ -288,7 +292,8 @@ impl Shard {
             let start =
                 machine.granted(now, class, (free_at, longest), signal, batch, &mut dropped);
             if start.is_none() {
-                // It came so late that the candidate passed its latest moment, or so early that it is not there yet.
+                // It came so late that the candidate passed its latest moment, or so early that it
+                // is not there yet.
                 machine.wake(now, signal, &mut dropped);
             }
             start
@@ -340,8 +345,8 @@ impl Shard {
         ModelId(place as u32 * self.shards + self.index)
     }
 
-    /// Posts the candidates that are ready, sees to it that those that are not will be, and that the model is woken
-    /// when it must be.
+    /// Posts the candidates that are ready, sees to it that those that are not will be, and that
+    /// the model is woken when it must be.
     #[inline]
     fn refresh(&mut self, now: Time, model: ModelId, at: usize, to: &mut impl ToHub) {
         let Some(machine) = self.models.get(at).and_then(Option::as_ref) else { return };
@@ -371,7 +376,8 @@ impl Shard {
         // While every candidate is held it needs no timer: it is looked at when one is ready.
         if !machine.is_held(now) {
             let (armed, needed) = (self.timers.get(at), machine.next_timer());
-            // One that goes off earlier stays: an idle wakeup costs less than to move it with every batch.
+            // One that goes off earlier stays: an idle wakeup costs less than to move it with every
+            // batch.
             if armed > needed || armed <= now {
                 self.timers.set(at, needed);
             }

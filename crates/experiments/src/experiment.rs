@@ -1,5 +1,5 @@
-//! What the suites share: experiments that are chosen by name and run one after the other, each of which writes a
-//! section of a document.
+//! What the suites share: experiments that are chosen by name and run one after the other, each of
+//! which writes a section of a document.
 
 use std::fs;
 use std::num::NonZero;
@@ -22,7 +22,8 @@ use crate::trials::symphony::Meter;
 /// The arguments of every suite of experiments.
 #[derive(Debug, Arguments)]
 pub(crate) struct SuiteArgs {
-    /// Only this experiment, or these with commas between (see below); the sections of the others stay as they are.
+    /// Only this experiment, or these with commas between (see below); the sections of the others
+    /// stay as they are.
     #[arg(long, value_name = "NAME", env = "FERMATA_ONLY")]
     pub(super) only: Option<String>,
 

@@ -1,10 +1,10 @@
 //! Published experiments and our own, as `fermata bench` runs them: suites of experiments, each of
 //! which writes a section with tables and pictures, and `scheduler`, which measures threads.
 //!
-//! Every section is a file of its own; a document is put together from those that there are, so that
-//! one experiment can be repeated and the others stay. [`trials`] has what is run and measured; the
-//! other modules choose what to run, and write about it. `gpu` starts a server as a process of its
-//! own: it is not linked here.
+//! Every section is a file of its own; a document is put together from those that there are, so
+//! that one experiment can be repeated and the others stay. [`trials`] has what is run and
+//! measured; the other modules choose what to run, and write about it. `gpu` starts a server as a
+//! process of its own: it is not linked here.
 
 mod args;
 mod document;

@@ -40,7 +40,8 @@ impl Machine {
             format!(" · {:.1} % of the processors' time stolen by other machines", 100.0 * share)
         });
         format!(
-            "\n<sub>`{command}` · commit {commit} · {processor}, {cores} cores · seed {seed} · {took}{stolen}</sub>\n"
+            "\n<sub>`{command}` · commit {commit} · {processor}, {cores} cores · seed {seed} · \
+             {took}{stolen}</sub>\n"
         )
     }
 }

@@ -1,4 +1,5 @@
-//! The planner's advice followed in a loop: a load that steps up and down, and a pool that follows it.
+//! The planner's advice followed in a loop: a load that steps up and down, and a pool that follows
+//! it.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
@@ -14,7 +15,8 @@ use fermata_workload::{Process, Rate};
 
 /// How long an interval lasts.
 const INTERVAL: Span = Span(500_000_000);
-/// How many intervals each step of the load lasts, and how many of them the pool may take to follow.
+/// How many intervals each step of the load lasts, and how many of them the pool may take to
+/// follow.
 const STEP: usize = 30;
 const SETTLING: usize = 20;
 

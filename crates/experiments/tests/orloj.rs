@@ -1,8 +1,9 @@
-//! Orloj's policy on the load of its text that is easiest to repeat: the finish rates that it reports, and what the
-//! anticipated delay does to them.
+//! Orloj's policy on the load of its text that is easiest to repeat: the finish rates that it
+//! reports, and what the anticipated delay does to them.
 //!
-//! Readings of the text that were tried in this setting (five seeds of 20,000 requests), against its row for two modes. The first is
-//! `baseline/orloj`; it was chosen among those that take the earliest deadline first for being the nearest.
+//! Readings of the text that were tried in this setting (five seeds of 20,000 requests), against
+//! its row for two modes. The first is `baseline/orloj`; it was chosen among those that take the
+//! earliest deadline first for being the nearest.
 //!
 //! | reading | 1.5 | 2 | 3 | 4 | 5 |
 //! |---|---|---|---|---|---|
@@ -37,8 +38,9 @@ fn the_two_modal_load_finishes_nearly_as_the_text_says() {
     }
 }
 
-/// Figure 11 has no difference from 1e-6 to 1e-1. Here it begins where delays become as short as runs: at twice the 99th
-/// percentile 0.76 up to 1e-3, 0.71 at 1e-2 and 0.66 at 1e-1; at three times, 0.94 up to 1e-4 and 0.97 from 1e-3 on.
+/// Figure 11 has no difference from 1e-6 to 1e-1. Here it begins where delays become as short as
+/// runs: at twice the 99th percentile 0.76 up to 1e-3, 0.71 at 1e-2 and 0.66 at 1e-1; at three
+/// times, 0.94 up to 1e-4 and 0.97 from 1e-3 on.
 #[test]
 fn an_anticipated_delay_far_longer_than_a_run_does_not_matter() {
     for times in [1.5, 2.0, 3.0] {

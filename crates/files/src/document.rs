@@ -7,8 +7,8 @@ use serde_path_to_error::Segment;
 
 use super::InputError;
 
-/// Reads TOML. An error of syntax has a line, any other a key, and the table that it is in, if that is one of `tables`,
-/// of which a file may have several.
+/// Reads TOML. An error of syntax has a line, any other a key, and the table that it is in, if that
+/// is one of `tables`, of which a file may have several.
 pub fn parse<T: DeserializeOwned>(
     file: &Path,
     text: &str,

@@ -1,5 +1,5 @@
-//! The files that `fermata bench gpu` leaves, which planning and simulation read: how long batches of a model take on shares of a GPU,
-//! and what neighbours on one GPU do to each other.
+//! The files that `fermata bench gpu` leaves, which planning and simulation read: how long batches
+//! of a model take on shares of a GPU, and what neighbours on one GPU do to each other.
 
 use std::fs;
 use std::path::Path;
@@ -79,7 +79,8 @@ pub struct CoefficientsRow {
 /// What is known of a model on shares of a GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// What half of the batches do not exceed: what a server plans with on a GPU, where the next batch waits if one takes longer.
+    /// What half of the batches do not exceed: what a server plans with on a GPU, where the next
+    /// batch waits if one takes longer.
     medians: Grid,
     /// What it uses of what shares have in common.
     pub usage: Option<Usage>,
@@ -186,10 +187,12 @@ pub fn read_interference(file: &Path) -> Result<Coefficients, String> {
 mod tests {
     use super::*;
 
-    const FILE: &str = r#"{"format": 1, "model": "m", "device": "a GPU", "multiprocessors": 100, "precision": "fp16",
+    const FILE: &str = r#"{"format": 1, "model": "m", "device": "a GPU", "multiprocessors": 100,
+        "precision": "fp16",
         "batches": [1, 4], "captured": [1, 2, 4],
         "shares": [{"percent": 50, "multiprocessors": 50, "median_ms": [1, 5], "tail_ms": [2, 6]},
-                   {"percent": 100, "multiprocessors": 100, "median_ms": [1, 2], "tail_ms": [1, 4]}],
+                   {"percent": 100, "multiprocessors": 100, "median_ms": [1, 2],
+                    "tail_ms": [1, 4]}],
         "usage": {"l2": 0.5, "dram": 0.25}}"#;
 
     fn read(text: &str) -> Result<Measured, String> {

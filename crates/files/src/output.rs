@@ -30,8 +30,8 @@ fn neighbour(file: &Path) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// Writes a file through a neighbour that is renamed at the end, so that a reader, or an interruption,
-/// never sees half of it.
+/// Writes a file through a neighbour that is renamed at the end, so that a reader, or an
+/// interruption, never sees half of it.
 pub fn write_file(file: &Path, text: &str) -> anyhow::Result<()> {
     let neighbour = neighbour(file);
     let written = fs::write(&neighbour, text).and_then(|()| fs::rename(&neighbour, file));

@@ -7,10 +7,11 @@ use clap::builder::FalseyValueParser;
 
 use super::shared_memory::Passed;
 
-/// Sends requests to a server of the Open Inference Protocol, ours or Triton, and measures what comes back.
+/// Sends requests to a server of the Open Inference Protocol, ours or Triton, and measures what
+/// comes back.
 ///
-/// Requests are sent when they are due, whether or not earlier ones were answered, and latencies count from
-/// that moment: a server that stalls cannot hide it.
+/// Requests are sent when they are due, whether or not earlier ones were answered, and latencies
+/// count from that moment: a server that stalls cannot hide it.
 #[derive(Debug, Arguments)]
 #[command(after_help = HELP)]
 pub struct LoadArgs {
@@ -37,12 +38,14 @@ pub struct LoadArgs {
     #[arg(long, env = "FERMATA_GOODPUT", value_parser = FalseyValueParser::new())]
     pub(crate) goodput: bool,
 
-    /// With --goodput: a rate is too much if it is too much so often. Tries while a hypervisor gave the processors to others do not count, up to as
-    /// many again. The lowest rate that is too much is asked once more in the end.
+    /// With --goodput: a rate is too much if it is too much so often. Tries while a hypervisor gave
+    /// the processors to others do not count, up to as many again. The lowest rate that is too much
+    /// is asked once more in the end.
     #[arg(long, value_name = "N", env = "FERMATA_TRIES", default_value_t = 2)]
     pub(crate) tries: usize,
 
-    /// The latency objective of models that have none of their own. Without one, every answer is in time.
+    /// The latency objective of models that have none of their own. Without one, every answer is in
+    /// time.
     #[arg(long, value_name = "MS", env = "FERMATA_SLO_MS")]
     pub(crate) slo_ms: Option<f64>,
 
@@ -58,11 +61,13 @@ pub struct LoadArgs {
     #[arg(long, value_name = "D", env = "FERMATA_WARMUP", default_value = "1s")]
     pub(crate) warmup: String,
 
-    /// Give a request up after this; it counts as missed. Four objectives, at least 1,000, if not given.
+    /// Give a request up after this; it counts as missed. Four objectives, at least 1,000, if not
+    /// given.
     #[arg(long, value_name = "MS", env = "FERMATA_TIMEOUT_MS")]
     pub(crate) timeout_ms: Option<f64>,
 
-    /// The most connections. They are opened as they are needed; what had to wait for one is counted.
+    /// The most connections. They are opened as they are needed; what had to wait for one is
+    /// counted.
     #[arg(long, value_name = "N", env = "FERMATA_CONNECTIONS", default_value_t = 512)]
     pub(crate) connections: usize,
 
@@ -111,7 +116,8 @@ pub struct LoadArgs {
 }
 
 const HELP: &str = "What becomes of a request: in time (within its SLO), late, shed (503, \
-RESOURCE_EXHAUSTED or UNAVAILABLE), missed (504, DEADLINE_EXCEEDED, or no answer until --timeout-ms), \
+RESOURCE_EXHAUSTED or UNAVAILABLE), missed (504, DEADLINE_EXCEEDED, or no answer until \
+--timeout-ms), \
 failed (anything else). Ctrl-C ends the run early and reports it.
 
 Examples:

@@ -44,8 +44,8 @@ const LEAD: Duration = Duration::from_millis(100);
 const TICK: Duration = Duration::from_millis(50);
 
 impl Campaign<'_> {
-    /// Runs the load, at this many times its rate. With `bad_max`, ends as soon as more than that share of all
-    /// requests are not in time.
+    /// Runs the load, at this many times its rate. With `bad_max`, ends as soon as more than that
+    /// share of all requests are not in time.
     pub(super) fn run(
         &self,
         scale: f64,

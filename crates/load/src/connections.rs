@@ -1,4 +1,5 @@
-//! How connections come to be, whatever they speak: opened in the background, and tried again while they are needed.
+//! How connections come to be, whatever they speak: opened in the background, and tried again while
+//! they are needed.
 
 use std::cell::Cell;
 use std::rc::Rc;

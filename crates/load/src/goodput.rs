@@ -17,7 +17,8 @@ const STRIDE_MAX: f64 = 2.0;
 const FALL_MAX: f64 = 500.0;
 /// No program sends more than this.
 const RATE_MAX: f64 = 1e6;
-/// How often a rate that was too much may turn out to be good after all, and how far above it the search goes on then.
+/// How often a rate that was too much may turn out to be good after all, and how far above it the
+/// search goes on then.
 const RECOVERIES_MAX: usize = 2;
 const RECOVERY: f64 = 1.1;
 
@@ -115,8 +116,8 @@ impl Step {
     }
 }
 
-/// Whether a rate is good. It is too much if it is so in this many tries; as many again that were disturbed do not count. `attempt` answers `None` to end
-/// the search.
+/// Whether a rate is good. It is too much if it is so in this many tries; as many again that were
+/// disturbed do not count. `attempt` answers `None` to end the search.
 fn judge<E>(
     tries: usize,
     mut attempt: impl FnMut() -> Result<Option<Tried>, E>,
@@ -133,9 +134,10 @@ fn judge<E>(
     Ok(Some(false))
 }
 
-/// Goes up or down in growing steps until a good rate and a bad one are known, then narrows them down. In the end, if any was good, the lowest bad one
-/// is asked again: something else may have disturbed the machine when it was tried, and whatever was asked since then was below it. `good` answers
-/// `None` to end the search.
+/// Goes up or down in growing steps until a good rate and a bad one are known, then narrows them
+/// down. In the end, if any was good, the lowest bad one is asked again: something else may have
+/// disturbed the machine when it was tried, and whatever was asked since then was below it. `good`
+/// answers `None` to end the search.
 fn search<E>(first: f64, mut good: impl FnMut(f64) -> Result<Option<bool>, E>) -> Result<(), E> {
     let (mut low, mut high) = (None, None);
     let (mut rate, mut stride) = (first, STRIDE);

@@ -150,8 +150,8 @@ impl Pool {
         }
     }
 
-    /// Gives up requests that have waited too long for their answer; the stream is reset, which tells the
-    /// server too.
+    /// Gives up requests that have waited too long for their answer; the stream is reset, which
+    /// tells the server too.
     pub(super) fn expire(self: &Rc<Self>) {
         self.desk.expire_waiting();
         let numbers: Vec<u64> = {

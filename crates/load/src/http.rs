@@ -1,8 +1,8 @@
 //! Many requests over HTTP/1.1, each connection with one in flight.
 //!
-//! Whoever sends writes to a free connection at once, without waking its task; the task reads. So a request
-//! costs one write, one read and the wakeups around them. Requests are the same bytes each time, written as
-//! they are; of an answer only head and length are looked at.
+//! Whoever sends writes to a free connection at once, without waking its task; the task reads. So a
+//! request costs one write, one read and the wakeups around them. Requests are the same bytes each
+//! time, written as they are; of an answer only head and length are looked at.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -55,7 +55,8 @@ struct Work {
     reader: ResponseReader,
 }
 
-/// More at once would overflow the queue of a server that accepts slowly, and a lost SYN costs a second.
+/// More at once would overflow the queue of a server that accepts slowly, and a lost SYN costs a
+/// second.
 const OPENING_MAX: usize = 64;
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
@@ -241,8 +242,8 @@ impl Pool {
         }
     }
 
-    /// Gives up requests that have waited too long for their answer: their connections are closed, which
-    /// tells the server too.
+    /// Gives up requests that have waited too long for their answer: their connections are closed,
+    /// which tells the server too.
     pub(super) fn expire(self: &Rc<Self>) {
         self.desk.expire_waiting();
         let overdue = |connection: &&Rc<Connection>| {

@@ -1,14 +1,16 @@
 //! `fermata load`: sends a load to a server and measures what comes back.
 //!
-//! A request costs one write, one read, a timer setting and two turns of an event loop, on a thread that shares
-//! nothing: 8 to 12 µs of CPU over HTTP was expected, nearly all of it the kernel's; h2's bookkeeping makes it
-//! 15 to 25 µs over gRPC. Requests are encoded once. What was measured is in `docs/results/load.md`.
+//! A request costs one write, one read, a timer setting and two turns of an event loop, on a thread
+//! that shares nothing: 8 to 12 µs of CPU over HTTP was expected, nearly all of it the kernel's;
+//! h2's bookkeeping makes it 15 to 25 µs over gRPC. Requests are encoded once. What was measured is
+//! in `docs/results/load.md`.
 //!
 //! The server that is measured is not linked here: what both know is `fermata-protocol`. [`client`]
 //! makes single calls, for other commands too.
 //!
-//! `plan` checks arguments, `metadata` and `payload` make the requests, `worker` sends them (`schedule` says when,
-//! `http` and `grpc` how, `desk` and `record` keep the books), `campaign` runs workers, `goodput` searches.
+//! `plan` checks arguments, `metadata` and `payload` make the requests, `worker` sends them
+//! (`schedule` says when, `http` and `grpc` how, `desk` and `record` keep the books), `campaign`
+//! runs workers, `goodput` searches.
 
 mod args;
 mod campaign;

@@ -144,7 +144,8 @@ fn tensor(
             if datatype.size().is_some_and(|size| size * elements != data.len()) {
                 let expected = size * elements;
                 let reason = format!(
-                    "{}: has {} bytes, and '{name}' of shape {shape:?} and type {datatype} has {expected}",
+                    "{}: has {} bytes, and '{name}' of shape {shape:?} and type {datatype} has \
+                     {expected}",
                     file.display(),
                     data.len()
                 );
@@ -258,7 +259,10 @@ impl Request<'_> {
         let mut header = json!({ "inputs": inputs, "parameters": parameters });
         let outputs: Vec<_> = self
             .shared_outputs()
-            .map(|(name, region, place)| json!({ "name": name, "parameters": of_place(region, place) }))
+            .map(|(name, region, place)| {
+                let parameters = of_place(region, place);
+                json!({ "name": name, "parameters": parameters })
+            })
             .collect();
         if !outputs.is_empty() {
             header["outputs"] = json!(outputs);

@@ -1,4 +1,5 @@
-//! The latencies of a load by percentile: a line for each of the busiest models, and one for all the others.
+//! The latencies of a load by percentile: a line for each of the busiest models, and one for all
+//! the others.
 
 use fermata_chart::{Axis, Lines, Mark, PALETTE, Scale, Series};
 
@@ -6,9 +7,11 @@ use super::picture::latency_axis;
 use super::plan::{ModelPlan, Plan};
 use super::record::{ModelRecord, Record};
 
-/// As many lines as there are colours; the last one is grey, and has all the others where there are more models.
+/// As many lines as there are colours; the last one is grey, and has all the others where there are
+/// more models.
 const LINES_MAX: usize = PALETTE.len();
-/// So many objectives can be told apart. Beyond, latencies are drawn as shares of them, and have one in common.
+/// So many objectives can be told apart. Beyond, latencies are drawn as shares of them, and have
+/// one in common.
 const SLOS_MAX: usize = 3;
 
 type Measured<'a> = (&'a ModelPlan, &'a ModelRecord);
@@ -75,7 +78,8 @@ fn by_line(mut models: Vec<Measured<'_>>) -> Vec<(String, Vec<Measured<'_>>)> {
     groups
 }
 
-/// The latencies of these models in their units, by rising value, each with how many there are of it.
+/// The latencies of these models in their units, by rising value, each with how many there are of
+/// it.
 fn distribution(models: &[Measured<'_>], unit_ns: impl Fn(&ModelPlan) -> f64) -> Vec<(f64, u64)> {
     let mut values: Vec<(f64, u64)> = Vec::new();
     for (plan, record) in models {
@@ -89,8 +93,8 @@ fn distribution(models: &[Measured<'_>], unit_ns: impl Fn(&ModelPlan) -> f64) ->
     values
 }
 
-/// For each number from one on, the latency that one in so many exceeds, as far as there are enough of them: beyond,
-/// it is the maximum again.
+/// For each number from one on, the latency that one in so many exceeds, as far as there are enough
+/// of them: beyond, it is the maximum again.
 fn curve(distribution: &[(f64, u64)]) -> Vec<(f64, f64)> {
     let total: u64 = distribution.iter().map(|(_, count)| count).sum();
     let mut points = Vec::new();

@@ -15,7 +15,8 @@ use crate::client::response::{Keep, ResponseReader};
 /// A model may be slow the first time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Sends them. A server that is busy, or sheds, may be measured; one that does not understand may not.
+/// Sends them. A server that is busy, or sheds, may be measured; one that does not understand may
+/// not.
 pub(super) async fn probe(plan: &Plan, requests: &Requests) -> Result<(), InputError> {
     for (number, model) in plan.models.iter().enumerate() {
         let outcome = timeout(PATIENCE, async {

@@ -24,13 +24,15 @@ pub(super) struct Report {
     pub(super) goodput_rps: Option<f64>,
     #[serde(flatten)]
     pub(super) total: Figures,
-    /// By how much requests were sent later than they were due: the fault of this program or machine.
+    /// By how much requests were sent later than they were due: the fault of this program or
+    /// machine.
     pub(super) lag_us: LagUs,
     /// How many had to wait because all connections were in use.
     pub(super) waited_for_connection: u64,
     /// CPU time of this program for each request.
     pub(super) cpu_us_per_request: f64,
-    /// The part of all processors' time that a hypervisor gave to other machines meanwhile; null where nobody counts.
+    /// The part of all processors' time that a hypervisor gave to other machines meanwhile; null
+    /// where nobody counts.
     pub(super) stolen_share: Option<f64>,
     pub(super) errors: Vec<ErrorReport>,
     #[serde(serialize_with = "by_name")]

@@ -1,4 +1,5 @@
-//! When which model's next request is due: all models' arrivals in one order, dealt out to the threads.
+//! When which model's next request is due: all models' arrivals in one order, dealt out to the
+//! threads.
 
 use fermata_core::Time;
 use fermata_workload::{Gaps, Rate, Stream};
@@ -15,8 +16,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// The part of thread number `thread` of `threads`. Each draws all arrivals, so that together they send
-    /// exactly what one would.
+    /// The part of thread number `thread` of `threads`. Each draws all arrivals, so that together
+    /// they send exactly what one would.
     pub(super) fn new(
         models: &[ModelPlan],
         spread: &Spread,

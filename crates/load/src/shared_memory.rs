@@ -1,7 +1,9 @@
-//! Tensors in shared memory: written once, named in every request, so that only names go over the network.
+//! Tensors in shared memory: written once, named in every request, so that only names go over the
+//! network.
 //!
-//! One object holds the inputs of all requests, and room for their outputs if those are wanted there too. It has a name only until
-//! the server has opened it, so that nothing is left behind whatever happens to this process.
+//! One object holds the inputs of all requests, and room for their outputs if those are wanted
+//! there too. It has a name only until the server has opened it, so that nothing is left behind
+//! whatever happens to this process.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -88,7 +90,8 @@ impl Region {
         &self.places[model][variant]
     }
 
-    /// Tells the server that it is not needed any more. A server that is gone has forgotten it anyway.
+    /// Tells the server that it is not needed any more. A server that is gone has forgotten it
+    /// anyway.
     pub(super) async fn unregister(&self) {
         let _ = tell(&self.target, &self.name, None).await;
     }

@@ -1,9 +1,11 @@
-//! How much of the processors' time a hypervisor gave to other machines: what it takes shows as pauses of milliseconds in everything.
+//! How much of the processors' time a hypervisor gave to other machines: what it takes shows as
+//! pauses of milliseconds in everything.
 
 use std::fs;
 
-/// Above this, what was measured may be worse than it would have been. It is little because what is stolen is stolen from those who have something to
-/// do: of sixteen cores, this is a pause of 8 ms a second.
+/// Above this, what was measured may be worse than it would have been. It is little because what is
+/// stolen is stolen from those who have something to do: of sixteen cores, this is a pause of 8 ms
+/// a second.
 pub const DISTURBED: f64 = 0.0005;
 
 /// Time of all processors since the machine started, as Linux counts it.

@@ -56,7 +56,8 @@ pub(super) fn text(plan: &Plan, report: &Report) -> String {
     if report.lag_us.p99 > LAG_US_MAX {
         let _ = writeln!(
             text,
-            "\n  requests were sent late (p99 {:.1} ms): this machine is busy, or one thread is not enough (--threads)",
+            "\n  requests were sent late (p99 {:.1} ms): this machine is busy, or one thread is \
+             not enough (--threads)",
             report.lag_us.p99 / 1e3
         );
     }

@@ -1,4 +1,5 @@
-//! One thread that sends: an event loop of its own, so that nothing is handed from thread to thread.
+//! One thread that sends: an event loop of its own, so that nothing is handed from thread to
+//! thread.
 
 use std::io;
 use std::rc::Rc;

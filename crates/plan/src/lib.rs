@@ -1,8 +1,9 @@
-//! How many GPUs, which models where, which share of a GPU, and how a query's objective is split: pure functions
-//! from a problem to a plan.
+//! How many GPUs, which models where, which share of a GPU, and how a query's objective is split:
+//! pure functions from a problem to a plan.
 //!
-//! There is no IO, no clock, no thread and no random number here, and nothing fails: what cannot be had is a part of
-//! the plan. Whether a plan holds is not asked here either: the caller tries it in the simulator.
+//! There is no IO, no clock, no thread and no random number here, and nothing fails: what cannot be
+//! had is a part of the plan. Whether a plan holds is not asked here either: the caller tries it in
+//! the simulator.
 
 pub mod advice;
 mod packing;

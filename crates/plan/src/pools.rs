@@ -1,9 +1,9 @@
 //! How many GPUs a pool needs, in which dispatch may send any model to any of them.
 //!
-//! In staggered execution a batch is as large as its first request can wait for the last one, and the executors are
-//! never idle (Symphony 3.3). Random arrivals need more: bursts of one model take what others leave, so the more
-//! executors there are, the less each needs to spare, about as the square root of their number. The estimate says so;
-//! the simulator has the last word.
+//! In staggered execution a batch is as large as its first request can wait for the last one, and
+//! the executors are never idle (Symphony 3.3). Random arrivals need more: bursts of one model take
+//! what others leave, so the more executors there are, the less each needs to spare, about as the
+//! square root of their number. The estimate says so; the simulator has the last word.
 
 use fermata_core::{Profile, Span, Table};
 
@@ -11,9 +11,10 @@ use crate::plan::{Member, Plan, Pool};
 use crate::problem::{Demand, Problem};
 use crate::subclusters::{Before, Item, Limits, partition};
 
-/// What a burst takes beyond the mean, in executors, at a mean of one; grows with the square root of the mean. With this,
-/// the estimates for both zoos and for twenty equal models, at a tenth to five times the load of the examples, were at
-/// most one above or below what the simulator found, two in two cases of 42.
+/// What a burst takes beyond the mean, in executors, at a mean of one; grows with the square root
+/// of the mean. With this, the estimates for both zoos and for twenty equal models, at a tenth to
+/// five times the load of the examples, were at most one above or below what the simulator found,
+/// two in two cases of 42.
 const BURST: f64 = 0.1;
 
 /// The batch of a staggered execution, as dispatch forms it, in whole requests; at least one.
@@ -26,7 +27,8 @@ pub fn staggered_load(profile: &Profile, slo: Span, rate: f64) -> f64 {
     rate * profile.cost(staggered_batch(profile, slo, rate)) / 1e9
 }
 
-/// No dispatcher serves a rate with less than this, in executors: every batch as large as the objective allows at all.
+/// No dispatcher serves a rate with less than this, in executors: every batch as large as the
+/// objective allows at all.
 pub fn least_load(profile: &Profile, slo: Span, rate: f64) -> f64 {
     match profile.largest_within(slo) {
         0 => f64::INFINITY,
@@ -54,8 +56,8 @@ pub(crate) fn member(place: usize, demand: &Demand, kind: usize, executors: usiz
     }
 }
 
-/// The demands of a kind in as few pools as its memory allows, alike in load; few of them are in another pool than
-/// before.
+/// The demands of a kind in as few pools as its memory allows, alike in load; few of them are in
+/// another pool than before.
 pub(crate) fn divide(
     problem: &Problem,
     kind: usize,

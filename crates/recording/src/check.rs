@@ -1,5 +1,5 @@
-//! Whether what a recording tells can have happened. A dispatcher takes the world's word for it, and panics where
-//! that is broken; a file that somebody wrote or cut deserves a message instead.
+//! Whether what a recording tells can have happened. A dispatcher takes the world's word for it,
+//! and panics where that is broken; a file that somebody wrote or cut deserves a message instead.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
@@ -9,7 +9,8 @@ use fermata_dispatch::{BATCHES_MAX, Event, ModelSpec};
 
 use super::text::Deed;
 
-/// A century, and more: what comes later, or takes longer, is too near to never to be reckoned with.
+/// A century, and more: what comes later, or takes longer, is too near to never to be reckoned
+/// with.
 const LAST: Time = Time(1 << 62);
 const LONGEST: Span = Span(1 << 62);
 /// More classes than any pool has: a number in a file must not make tables large.
@@ -188,7 +189,8 @@ impl Check {
 
 fn is_finite(spec: &ModelSpec) -> Result<(), String> {
     let longest = spec.profiles.iter().flatten().map(|profile| match profile.spread() {
-        // The table has the means: the longest batch of the longest requests must have an end as well.
+        // The table has the means: the longest batch of the longest requests must have an end as
+        // well.
         Some(spread) => spread.growth().latency(spread.max_batch(), spread.grid().longest()),
         None => profile.latency(profile.max_batch()),
     });

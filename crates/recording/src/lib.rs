@@ -1,8 +1,9 @@
-//! What happened to each dispatcher, when, and what it decided: enough to run it again, to the same actions.
+//! What happened to each dispatcher, when, and what it decided: enough to run it again, to the same
+//! actions.
 //!
-//! A text file, a line each: the pools first, with the network's delays if there are any, then the events of all pools as they came. Events are
-//! `POOL TIME WORD ...`, in nanoseconds since the start; the actions that an event led to follow it, behind
-//! a `>`.
+//! A text file, a line each: the pools first, with the network's delays if there are any, then the
+//! events of all pools as they came. Events are `POOL TIME WORD ...`, in nanoseconds since the
+//! start; the actions that an event led to follow it, behind a `>`.
 //!
 //! ```text
 //! fermata recording 1

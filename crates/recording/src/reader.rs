@@ -58,8 +58,8 @@ pub enum ReadError {
     },
 }
 
-/// The entries of a recording, in order, each held against those before: what it gives can be handed to a
-/// dispatcher.
+/// The entries of a recording, in order, each held against those before: what it gives can be
+/// handed to a dispatcher.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: R,

@@ -1,4 +1,5 @@
-//! Runs a recording through its dispatchers again, and holds what they decide against what was decided.
+//! Runs a recording through its dispatchers again, and holds what they decide against what was
+//! decided.
 
 use std::io::BufRead;
 

@@ -1,7 +1,8 @@
-//! How run times are spread, as one word of a recording, and back: to the last bit, so that a replay decides the same.
+//! How run times are spread, as one word of a recording, and back: to the last bit, so that a
+//! replay decides the same.
 //!
-//! `spread:` and then, between colons: the largest batch; the growth; the ends of the grid; the mixture; each kind's share and distribution. Floats are the
-//! hexadecimal digits of their bits.
+//! `spread:` and then, between colons: the largest batch; the growth; the ends of the grid; the
+//! mixture; each kind's share and distribution. Floats are the hexadecimal digits of their bits.
 
 use std::fmt::Write as _;
 

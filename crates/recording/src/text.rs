@@ -147,7 +147,8 @@ fn word(reason: DropReason) -> &'static str {
     }
 }
 
-/// `SLO PROFILE`; `SLO+DATA` where inputs take long on the way, and `PROFILE/PROFILE` where there are several classes.
+/// `SLO PROFILE`; `SLO+DATA` where inputs take long on the way, and `PROFILE/PROFILE` where there
+/// are several classes.
 fn write_spec(spec: &ModelSpec, out: &mut String) {
     let _ = write!(out, "{}", spec.slo.0);
     if spec.data > Span::ZERO {

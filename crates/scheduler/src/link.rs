@@ -16,8 +16,8 @@ use crate::sync::spin_loop;
 const POST: usize = 4;
 /// The words of a [`Signal`].
 const SIGNAL: usize = 6;
-/// How many reports the ring has room for, beside an answer for each executor and one report for each model, which it
-/// makes when it is added, before the hub may be there to read it.
+/// How many reports the ring has room for, beside an answer for each executor and one report for
+/// each model, which it makes when it is added, before the hub may be there to read it.
 const REPORTS: usize = 1024;
 
 /// The shard's end.
@@ -133,7 +133,8 @@ impl ShardEnd {
 impl ToHub for ShardEnd {
     #[inline]
     fn post(&mut self, model: ModelId, class: ClassId, post: PostedCandidate) {
-        // Only where dispatch is in one piece are batches kept from blocking others, by when their last request is due.
+        // Only where dispatch is in one piece are batches kept from blocking others, by when their
+        // last request is due.
         let PostedCandidate {
             candidate: Candidate { size, ready, latest, due_last: _, urgency },
             answered,
@@ -190,7 +191,8 @@ impl HubEnd {
         }
     }
 
-    /// Sends what could not be sent before, and wakes the shard, if it was sent anything and sleeps.
+    /// Sends what could not be sent before, and wakes the shard, if it was sent anything and
+    /// sleeps.
     #[inline]
     pub fn ring(&mut self) {
         while let Some(&promise) = self.late.front() {

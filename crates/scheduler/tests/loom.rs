@@ -16,7 +16,8 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// All orders with so many switches that nothing forces: more find nothing that these do not, and take hours.
+/// All orders with so many switches that nothing forces: more find nothing that these do not, and
+/// take hours.
 fn check(switches: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(switches);
@@ -119,9 +120,9 @@ impl ToHub for End {
     }
 }
 
-/// A shard with two models and a hub with one executor: a grant meets candidates that have changed, an executor is done
-/// before the hub knows that it was started, and still everyone leaves once, no batches overlap, and nobody is promised
-/// an executor for requests that have left.
+/// A shard with two models and a hub with one executor: a grant meets candidates that have changed,
+/// an executor is done before the hub knows that it was started, and still everyone leaves once, no
+/// batches overlap, and nobody is promised an executor for requests that have left.
 #[test]
 fn every_request_leaves_once_and_no_batches_overlap() {
     check(3, || {

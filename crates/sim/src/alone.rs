@@ -14,15 +14,16 @@ pub enum Alone {
     Peaks(Vec<Peak>),
     /// The same time for all.
     Constant(Span),
-    /// The logarithm is normal: for workloads of which a mean and a tail are known. The shorter half
-    /// is one application, the longer half another.
+    /// The logarithm is normal: for workloads of which a mean and a tail are known. The shorter
+    /// half is one application, the longer half another.
     LogNormal {
         /// The mean of the logarithm, in milliseconds.
         location: f64,
         /// The deviation of the logarithm.
         scale: f64,
     },
-    /// Inputs of these lengths, any of them as likely as any other: a request takes so long for each unit of its length.
+    /// Inputs of these lengths, any of them as likely as any other: a request takes so long for
+    /// each unit of its length.
     Lengths {
         /// The lengths, sorted.
         lengths: Arc<[u32]>,
@@ -42,7 +43,8 @@ pub struct Peak {
     pub deviation: f64,
 }
 
-/// No request is shorter than this share of its application's mean: a normal distribution knows no bound.
+/// No request is shorter than this share of its application's mean: a normal distribution knows no
+/// bound.
 const SHORTEST: f64 = 0.05;
 
 impl Alone {

@@ -1,8 +1,8 @@
 //! Whether a plan holds: each of its pools is run in virtual time, under the scheduler that serves.
 //!
-//! Of a pool in which dispatch decides, the fewest GPUs are searched for with which every model has enough of its
-//! requests in time. Where a plan has rounds, each pool is run with the GPUs that it has; the scheduler then does what
-//! it always does, and may deviate from the rounds.
+//! Of a pool in which dispatch decides, the fewest GPUs are searched for with which every model has
+//! enough of its requests in time. Where a plan has rounds, each pool is run with the GPUs that it
+//! has; the scheduler then does what it always does, and may deviate from the rounds.
 
 use std::ptr;
 use std::sync::Arc;
@@ -92,8 +92,9 @@ impl Confirmed {
     }
 }
 
-/// Gives each pool in which dispatch decides the fewest GPUs that are enough, within the limits of the problem, and
-/// tells what happens in each pool. `finished` is called once for each pool, as soon as it was tried.
+/// Gives each pool in which dispatch decides the fewest GPUs that are enough, within the limits of
+/// the problem, and tells what happens in each pool. `finished` is called once for each pool, as
+/// soon as it was tried.
 pub fn confirm(
     asked: &Demands<'_>,
     plan: &mut Plan,
@@ -184,8 +185,9 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// The fewest executors of a pool with which every model has enough of its requests in time: searched from the
-    /// estimate with one seed, and then as many more as it takes to pass with the other too.
+    /// The fewest executors of a pool with which every model has enough of its requests in time:
+    /// searched from the estimate with one seed, and then as many more as it takes to pass with the
+    /// other too.
     fn fewest(&self, pool: &Pool) -> (usize, Tried) {
         let scenario = self.scenario(pool, 1, self.trial.seed);
         let drawn = Drawn::new(&scenario, 1.0);
@@ -240,8 +242,8 @@ impl Bench<'_> {
         }
     }
 
-    /// How long the batches of a demand take on an executor of a pool: on a share, and beside a neighbour, as the
-    /// planner reckons.
+    /// How long the batches of a demand take on an executor of a pool: on a share, and beside a
+    /// neighbour, as the planner reckons.
     fn profile(&self, pool: &Pool, demand: usize) -> Profile {
         let whole = self.asked.problem.demands[demand].profiles[pool.kind].clone();
         let whole = whole.expect("a demand is placed where it runs");

@@ -1,9 +1,10 @@
-//! Shards and a hub with messages that take their time: what happens on many threads, in virtual time.
+//! Shards and a hub with messages that take their time: what happens on many threads, in virtual
+//! time.
 //!
-//! It is a [`Dispatch`] like any other, so that the checker holds it to the same invariants. Messages of one way stay
-//! in order; those of different ways overtake each other as they please. Two things are as on threads: what is posted
-//! is read when the hub comes to it, not when it was written; and the hub hears that a batch was started before it
-//! hears that it is done.
+//! It is a [`Dispatch`] like any other, so that the checker holds it to the same invariants.
+//! Messages of one way stay in order; those of different ways overtake each other as they please.
+//! Two things are as on threads: what is posted is read when the hub comes to it, not when it was
+//! written; and the hub hears that a batch was started before it hears that it is done.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -217,7 +218,8 @@ impl Delayed {
             self.running.start(executor, model, &requests);
             self.heard[executor.index()] = started.expect("the hub is told of it");
         } else {
-            // It left or failed while the promise was under way. Who would have given it the batch brings it back.
+            // It left or failed while the promise was under way. Who would have given it the batch
+            // brings it back.
             actions.list.pop();
             actions.requests.truncate(before);
             self.bring_back(now, model, &requests, actions);

@@ -1,9 +1,10 @@
-//! Virtual time around the production dispatcher: emulated executors and network, noise, faults, statistics,
-//! checkers of its invariants, searches for goodput and for the fewest executors, and trials of plans ([`confirm`])
-//! and of cuts of a GPU ([`weigh`]).
+//! Virtual time around the production dispatcher: emulated executors and network, noise, faults,
+//! statistics, checkers of its invariants, searches for goodput and for the fewest executors, and
+//! trials of plans ([`confirm`]) and of cuts of a GPU ([`weigh`]).
 //!
-//! Time is an integer that jumps from event to event; a second of traffic costs what its requests cost.
-//! There is no clock here. Runs are independent values, so a search spreads them over the cores.
+//! Time is an integer that jumps from event to event; a second of traffic costs what its requests
+//! cost. There is no clock here. Runs are independent values, so a search spreads them over the
+//! cores.
 
 mod alone;
 mod check;

@@ -18,7 +18,8 @@ use crate::stats::Stats;
 
 /// How many requests a run has, at least and at most.
 const REQUESTS: (u64, u64) = (20_000, 40_000);
-/// What a run should be longer than, in SLOs: who begins with empty queues seems to be better than he is.
+/// What a run should be longer than, in SLOs: who begins with empty queues seems to be better than
+/// he is.
 const SLOS: f64 = 30.0;
 /// A goodput is found to within this part of it: cuts that differ by less are equally good.
 const PRECISION: f64 = 0.01;
@@ -42,7 +43,8 @@ pub struct Cut {
     pub percents: Vec<u32>,
     /// The class of each: shares with equally many multiprocessors are of one.
     pub classes: Vec<ClassId>,
-    /// What dispatch would know of each model, with a profile by class, as if there were no neighbours.
+    /// What dispatch would know of each model, with a profile by class, as if there were no
+    /// neighbours.
     pub specs: Vec<Arc<ModelSpec>>,
 }
 
@@ -62,7 +64,8 @@ pub fn weigh(question: &Question) -> Vec<f64> {
 /// A load on which cuts are tried.
 struct Bench<'a> {
     question: &'a Question,
-    /// Requests a second of each model when batches of one follow each other on one share: a rate to begin with.
+    /// Requests a second of each model when batches of one follow each other on one share: a rate
+    /// to begin with.
     rates: Vec<f64>,
     requests: u64,
 }
@@ -119,7 +122,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Whether enough requests were in time: of all together, and of each model. One lost request of a model that has few is no failure.
+/// Whether enough requests were in time: of all together, and of each model. One lost request of a
+/// model that has few is no failure.
 fn is_good(stats: &Stats) -> bool {
     let enough = |bad: u64, offered: u64| bad as f64 <= BAD_MAX * offered as f64;
     let each = stats.models.iter();
@@ -129,7 +133,8 @@ fn is_good(stats: &Stats) -> bool {
         && each.clone().all(|model| model.bad() <= 1 || enough(model.bad(), model.offered))
 }
 
-/// A model on the shares of a cut, whose neighbours slow it down. Where run times depend on the input, batches take what they do on average.
+/// A model on the shares of a cut, whose neighbours slow it down. Where run times depend on the
+/// input, batches take what they do on average.
 fn beside(spec: &ModelSpec, cut: &Cut) -> ModelSpec {
     let on_class = |(at, profile): (usize, &Option<Arc<Profile>>)| {
         let profile = profile.as_ref()?;
@@ -140,8 +145,8 @@ fn beside(spec: &ModelSpec, cut: &Cut) -> ModelSpec {
     ModelSpec { slo: spec.slo, profiles, data: spec.data }
 }
 
-/// How many times as long batches take on a class of shares, all others being busy. What models use of a GPU is not known here, so that of
-/// an average one counts.
+/// How many times as long batches take on a class of shares, all others being busy. What models use
+/// of a GPU is not known here, so that of an average one counts.
 fn neighbours(cut: &Cut, class: ClassId) -> f64 {
     let share = cut.classes.iter().position(|&other| other == class);
     let percent = share.map_or(0, |share| cut.percents[share]);

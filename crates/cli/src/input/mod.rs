@@ -1,4 +1,5 @@
-//! What the files of several commands say of models: how long batches take, when requests come, and what spare executors are for.
+//! What the files of several commands say of models: how long batches take, when requests come, and
+//! what spare executors are for.
 
 mod load;
 mod profile;

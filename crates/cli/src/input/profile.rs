@@ -1,4 +1,5 @@
-//! Latencies that were measured: the JSON of `fermata profile`, a file that the server keeps beside a model, or one by shares of a GPU.
+//! Latencies that were measured: the JSON of `fermata profile`, a file that the server keeps beside
+//! a model, or one by shares of a GPU.
 
 use std::fs;
 use std::path::Path;

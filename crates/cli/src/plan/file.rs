@@ -1,4 +1,5 @@
-//! The file of `fermata plan`: read as it is written, then checked key by key into what is asked for.
+//! The file of `fermata plan`: read as it is written, then checked key by key into what is asked
+//! for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -246,7 +247,8 @@ impl Case {
     }
 }
 
-/// What is known of a model, by its latencies on each kind of GPU, on the shares into which GPUs are cut.
+/// What is known of a model, by its latencies on each kind of GPU, on the shares into which GPUs
+/// are cut.
 pub(super) fn traits_of(latencies: &[Option<Latency>]) -> Traits {
     let splits = Rules::default().splits;
     let shares: BTreeSet<u32> = splits.iter().flat_map(|&split| [split, 100 - split]).collect();
@@ -261,7 +263,8 @@ pub(super) fn traits_of(latencies: &[Option<Latency>]) -> Traits {
     Traits { usage: usage.unwrap_or_default(), measured }
 }
 
-/// What neighbours do to each other: as a file says, or the one beside the models' profiles, where there is one.
+/// What neighbours do to each other: as a file says, or the one beside the models' profiles, where
+/// there is one.
 fn interference<'a>(
     checker: &Checker<'_>,
     named: Option<&str>,

@@ -1,5 +1,5 @@
-//! Queries of the file: models that call each other under one objective, which is split among them. Each call then is a
-//! demand of its own.
+//! Queries of the file: models that call each other under one objective, which is split among them.
+//! Each call then is a demand of its own.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -174,8 +174,8 @@ impl AskedQuery {
         self.nodes.iter().map(|node| node.latencies.as_slice())
     }
 
-    /// Adds its nodes to the demands of a case, on the kind of GPU that is cheapest for all of them; or says that its
-    /// objective is too short.
+    /// Adds its nodes to the demands of a case, on the kind of GPU that is cheapest for all of
+    /// them; or says that its objective is too short.
     pub(super) fn add(&self, case: &mut Case, slo_factor: f64, rate_factor: f64) {
         let slo = scaled(self.slo, slo_factor);
         let rate = rate_factor * rate_of(&self.arrivals);

@@ -248,7 +248,8 @@ fn query_report(case: &Case, split: &NamedSplit) -> QueryReport {
 fn unsplit(query: &Unsplit) -> InfeasibleReport {
     let slo_min = rounded_up(query.slo_min);
     let text = format!(
-        "slo_ms {} is below the {slo_min} ms that its models may take together: give at least {slo_min}",
+        "slo_ms {} is below the {slo_min} ms that its models may take together: give at least \
+         {slo_min}",
         query.slo.as_ms()
     );
     let needs = BTreeMap::from([("slo_ms", slo_min)]);

@@ -107,7 +107,8 @@ fn simulation(confirmed: &ConfirmedReport) -> String {
     let requests = grouped(confirmed.requests as f64, 0);
     let estimate = count(confirmed.estimate, "GPU");
     format!(
-        "{requests} requests under policy {}, seeds {seed} and {next}; estimated before: {estimate}",
+        "{requests} requests under policy {}, seeds {seed} and {next}; estimated before: \
+         {estimate}",
         confirmed.policy
     )
 }

@@ -22,7 +22,8 @@ use place::Place;
 use report::Report;
 use subject::{Subject, What};
 
-/// Runs the command. In a repository, a model that cannot be measured does not keep the others from it.
+/// Runs the command. In a repository, a model that cannot be measured does not keep the others from
+/// it.
 pub(crate) fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let shapes = args::check_shapes(&args.shape)?;
     let limit = args.slo_ms.map(objective).transpose()?;

@@ -79,7 +79,8 @@ pub(super) fn resolve_file(entry: &ModelEntry, file: &Signature) -> Result<Resol
     resolve(entry, Some(file)).map_err(broken)
 }
 
-/// A model's folder has versions or a configuration; one that has neither is emulated, and has nothing else.
+/// A model's folder has versions or a configuration; one that has neither is emulated, and has
+/// nothing else.
 fn is_model(folder: &Path) -> bool {
     let names: Vec<(String, bool)> = fs::read_dir(folder)
         .into_iter()

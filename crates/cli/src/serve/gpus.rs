@@ -41,7 +41,8 @@ struct Wishes {
     seats: Option<usize>,
 }
 
-/// Seats of each GPU, where the server is to cut them and nobody says how many: as many as any cut that it tries has shares.
+/// Seats of each GPU, where the server is to cut them and nobody says how many: as many as any cut
+/// that it tries has shares.
 const SEATS_AUTO: usize = 4;
 
 /// Starts the seats that are asked for. `None` where nobody asks for a GPU.
@@ -56,7 +57,8 @@ pub(super) fn setup(args: &ServeArgs, epoch: Duration) -> Result<Option<GpuSetup
     let devices = devices().map_err(|error| refuse(&error))?;
     let chosen = wishes.choose(devices.as_ref())?;
     if !has_library() {
-        let reason = "ONNX Runtime for GPUs is not there: run `make setup-gpu`, or set ORT_DYLIB_PATH to the library";
+        let reason = "ONNX Runtime for GPUs is not there: run `make setup-gpu`, or set \
+                      ORT_DYLIB_PATH to the library";
         return Err(refuse(&EngineError::Library(reason.to_owned())));
     }
     let mut setup = wishes.start(devices.as_ref(), &chosen)?;
@@ -85,7 +87,8 @@ fn has_library() -> bool {
     said || folders.iter().any(|folder| folder.join("libonnxruntime_providers_cuda.so").is_file())
 }
 
-/// Says that there are GPUs which nobody asks for. Beside the start, since it may take a while to find out.
+/// Says that there are GPUs which nobody asks for. Beside the start, since it may take a while to
+/// find out.
 fn tell_of_gpus() {
     std::thread::spawn(|| {
         let there = devices().and_then(|devices| devices.gpus()).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The picture of a run: what the executors did in its last stretch, and how large the batches were.
+//! The picture of a run: what the executors did in its last stretch, and how large the batches
+//! were.
 
 use std::path::Path;
 

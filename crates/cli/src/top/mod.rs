@@ -1,7 +1,7 @@
 //! `fermata top`: what a running server does, live.
 //!
-//! `status` is what the server says, `figures` what happened between two looks, `text` how it is told, and
-//! `screen` the terminal. Escape sequences are few enough to be written by hand.
+//! `status` is what the server says, `figures` what happened between two looks, `text` how it is
+//! told, and `screen` the terminal. Escape sequences are few enough to be written by hand.
 
 mod args;
 mod figures;

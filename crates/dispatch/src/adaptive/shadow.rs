@@ -1,5 +1,5 @@
-//! A copy of a dispatcher in which requests are played that could come: its batches take exactly as long as their
-//! profiles say, and nobody is answered.
+//! A copy of a dispatcher in which requests are played that could come: its batches take exactly as
+//! long as their profiles say, and nobody is answered.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,8 +29,8 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    /// A copy of `live` as it is now, under the rules of `variant` and with what it learned under them before. The losses of
-    /// the first `warm_up` requests do not count.
+    /// A copy of `live` as it is now, under the rules of `variant` and with what it learned under
+    /// them before. The losses of the first `warm_up` requests do not count.
     pub(super) fn new(
         live: &Dispatcher,
         now: Time,

@@ -10,7 +10,8 @@ pub(super) const VARIANTS: usize = 24;
 /// The default rules, first in every list of variants.
 pub(super) const DEFAULT: usize = 0;
 
-/// Limits on a batch under the default rules and under eager ones, as multiples of the tightest objective.
+/// Limits on a batch under the default rules and under eager ones, as multiples of the tightest
+/// objective.
 const LIMITS: [f64; 8] = [4.5, 3.0, 2.0, 1.4, 0.95, 0.67, 0.47, 0.33];
 const EAGER_LIMITS: [f64; 3] = [3.0, 1.4, 0.95];
 const TIMEOUTS_PERCENT: [u32; 4] = [5, 10, 20, 35];

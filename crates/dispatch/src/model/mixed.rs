@@ -1,5 +1,5 @@
-//! The model machine where run times depend on the input: it queues and asks for executors as others do; who goes is chosen when one is
-//! granted ([`Mixed`](crate::spread::Mixed)).
+//! The model machine where run times depend on the input: it queues and asks for executors as
+//! others do; who goes is chosen when one is granted ([`Mixed`](crate::spread::Mixed)).
 
 use fermata_core::{ClassId, Request, Span, Time};
 
@@ -11,7 +11,8 @@ use crate::rules::Window;
 use crate::spread::Prospect;
 
 impl ModelMachine {
-    /// Queues a request of a model whose run time depends on the input. Who goes is chosen when an executor is granted.
+    /// Queues a request of a model whose run time depends on the input. Who goes is chosen when an
+    /// executor is granted.
     #[cold]
     pub(super) fn arrive_mixed(&mut self, now: Time, request: Request, signal: &Signal) -> Arrival {
         let Some(mixed) = &mut self.mixed else { return Arrival::Unchanged };

@@ -1,5 +1,5 @@
-//! The batch that is worth most: the expected number of requests that are in time because they run now and not later, per expected
-//! executor time.
+//! The batch that is worth most: the expected number of requests that are in time because they run
+//! now and not later, per expected executor time.
 
 use fermata_core::{Distribution, KINDS_MAX, Request, Span, Time};
 
@@ -7,8 +7,9 @@ use super::outlook::{Batch, BatchTime, CHANCES, Outlook, Range};
 use super::pick::Pick;
 use super::queues::Queues;
 
-/// Of the requests that could still be in time after this batch, so many will be: others come in between. With a half, the
-/// finish rate was within 0.01 of what it was with a share learned for each kind and slack.
+/// Of the requests that could still be in time after this batch, so many will be: others come in
+/// between. With a half, the finish rate was within 0.01 of what it was with a share learned for
+/// each kind and slack.
 const LATER: f32 = 0.5;
 /// Which of the chances is tried where all ranges are compared.
 const COARSE: usize = 1;
@@ -28,8 +29,8 @@ pub(super) struct Moment {
     pub(super) usual: f32,
 }
 
-/// The queues of some kinds, in the order of deadlines: who is left of each kind, and the kind's place. Kinds without anybody are left
-/// out. The memory is used again.
+/// The queues of some kinds, in the order of deadlines: who is left of each kind, and the kind's
+/// place. Kinds without anybody are left out. The memory is used again.
 #[derive(Default)]
 struct Merge<'a>(Vec<(&'a [Request], u16)>);
 
@@ -71,8 +72,9 @@ impl<'a> Merge<'a> {
 impl Outlook {
     /// The batch that is worth most at a moment.
     ///
-    /// First all ranges of kinds are compared at some sizes; then the best of them is looked at closely, with every size near by.
-    /// Where many wait, samples stand for them in the comparison: 1,000 requests of eight kinds would else take four times as long.
+    /// First all ranges of kinds are compared at some sizes; then the best of them is looked at
+    /// closely, with every size near by. Where many wait, samples stand for them in the comparison:
+    /// 1,000 requests of eight kinds would else take four times as long.
     pub(super) fn pick(&self, queues: &Queues, moment: &Moment) -> Option<Pick> {
         let later = self.batch_time(moment.usual.max(1.0) as usize);
         let (moment, merge) = (*moment, Merge::default());
@@ -128,7 +130,9 @@ impl<'a> Weighing<'a> {
             if count == before(range.high).0
                 || !is_alone && before(range.low).1 == before(range.narrower).1
             {
-                continue; // Without its longest kind, or with no more kinds than a narrower one, it is another range.
+                // Without its longest kind, or with no more kinds than a narrower one, it is
+                // another range.
+                continue;
             }
             let available = (count - before(range.low).0) as usize;
             let most = self.gain_most(range);
@@ -148,7 +152,8 @@ impl<'a> Weighing<'a> {
         best
     }
 
-    /// No request of a range gains more than this in any batch: the first of a kind has the least chance later.
+    /// No request of a range gains more than this in any batch: the first of a kind has the least
+    /// chance later.
     #[inline]
     fn gain_most(&self, range: &Range) -> f32 {
         let grid = self.outlook.spread().grid();
@@ -163,7 +168,8 @@ impl<'a> Weighing<'a> {
         1.0 - LATER * least
     }
 
-    /// What a batch is worth, about: of each kind some requests stand for those that would be in it.
+    /// What a batch is worth, about: of each kind some requests stand for those that would be in
+    /// it.
     #[inline]
     fn sample(&mut self, range: &Range, batch: &Batch, size: usize, least: f32) -> Option<f32> {
         let from = self.due_after(batch.needed[COARSE]);
@@ -190,7 +196,8 @@ impl<'a> Weighing<'a> {
         (worth > least).then_some(worth)
     }
 
-    /// What a batch is worth: of those who are due late enough to have a fair chance, the most urgent.
+    /// What a batch is worth: of those who are due late enough to have a fair chance, the most
+    /// urgent.
     #[inline]
     fn weigh(&mut self, range: &Range, batch: &Batch, size: usize, least: f32) -> Option<f32> {
         let from = self.due_after(batch.needed[COARSE]);
@@ -232,7 +239,8 @@ impl<'a> Weighing<'a> {
             - LATER * self.outlook.alone(place).ended_by(grid, later)
     }
 
-    /// The best of a range: every size near that of the favourite, every chance, and batches of whom there is.
+    /// The best of a range: every size near that of the favourite, every chance, and batches of
+    /// whom there is.
     fn refine(&mut self, favourite: Favourite<'_>) -> Option<Pick> {
         let Favourite { range, size, .. } = favourite;
         let sizes = range.batches.iter().map(|batch| usize::from(batch.size));
@@ -241,8 +249,8 @@ impl<'a> Weighing<'a> {
         let usual =
             |size: usize| range.batches.iter().find(|batch| usize::from(batch.size) >= size);
         let (smallest, largest) = (usual(below.max(1))?, usual(above)?);
-        // Those in question, the most urgent first: every batch is some of them that are next to each other. They end with a batch of
-        // which everybody has the best chance.
+        // Those in question, the most urgent first: every batch is some of them that are next to
+        // each other. They end with a batch of which everybody has the best chance.
         self.merge.begin(self.queues, self.places(range), self.due_after(smallest.needed[0]));
         let (safe, mut left) = (self.due_after(largest.needed[CHANCES.len() - 1]), above);
         let mut members: Vec<(usize, f32, &Request)> = Vec::with_capacity(2 * above);
@@ -285,7 +293,8 @@ impl<'a> Weighing<'a> {
         best
     }
 
-    /// Where nobody has a fair chance: of the last of each kind, the one that is likeliest to be in time.
+    /// Where nobody has a fair chance: of the last of each kind, the one that is likeliest to be in
+    /// time.
     fn likeliest(&self) -> Option<Pick> {
         let (outlook, grid) = (self.outlook, self.outlook.spread().grid());
         let mut best: Option<Pick> = None;

@@ -1,4 +1,5 @@
-//! What a class of executor makes of a model's kinds, computed when the profile changes and not when a batch is formed.
+//! What a class of executor makes of a model's kinds, computed when the profile changes and not
+//! when a batch is formed.
 
 use std::sync::Arc;
 
@@ -10,15 +11,17 @@ pub(super) const CHANCES: [f32; 3] = [0.35, 0.65, 0.9];
 const SELDOM: f32 = 0.03;
 /// There are no more groups of kinds than this: those that take longest are one.
 pub(super) const GROUPS: usize = 16;
-/// A kind is in a group with others of which the shortest takes at least one in so many of its time.
+/// A kind is in a group with others of which the shortest takes at least one in so many of its
+/// time.
 const ALIKE: f32 = 1.5;
 
-/// A spread with what every decision needs of it. Kinds are spoken of by their *places*: the ids of kinds, and behind the last that of
-/// requests of no known kind.
+/// A spread with what every decision needs of it. Kinds are spoken of by their *places*: the ids of
+/// kinds, and behind the last that of requests of no known kind.
 #[derive(Clone, Debug)]
 pub(super) struct Outlook {
     spread: Arc<Spread>,
-    /// Places by the mean of what requests take, the shortest first: those next to each other here go well together.
+    /// Places by the mean of what requests take, the shortest first: those next to each other here
+    /// go well together.
     order: Box<[u16]>,
     /// By place: how long a request takes alone.
     alone: Box<[Distribution]>,
@@ -26,9 +29,11 @@ pub(super) struct Outlook {
     group: Box<[u16]>,
     /// By place: the least that a batch of one takes.
     shortest: Box<[Span]>,
-    /// By place and size, the first being one: what a batch of requests of this place seldom takes longer than.
+    /// By place and size, the first being one: what a batch of requests of this place seldom takes
+    /// longer than.
     tail: Box<[Span]>,
-    /// By size, the first being one: how the time of a batch follows from that of its longest request.
+    /// By size, the first being one: how the time of a batch follows from that of its longest
+    /// request.
     batch_times: Box<[BatchTime]>,
     /// The ranges of the order that batches are looked for in, narrow ones first.
     ranges: Box<[Range]>,
@@ -39,7 +44,8 @@ pub(super) struct Outlook {
 pub(super) struct Range {
     pub(super) low: u16,
     pub(super) high: u16,
-    /// The next narrower range with the same longest kind begins here; at `high + 1` if there is none.
+    /// The next narrower range with the same longest kind begins here; at `high + 1` if there is
+    /// none.
     pub(super) narrower: u16,
     /// Batches of its kinds as they usually come, by size.
     pub(super) batches: Box<[Batch]>,
@@ -201,14 +207,16 @@ impl Outlook {
         self.shortest[place]
     }
 
-    /// How long a batch of the usual size takes whose longest request is of this place, and average.
+    /// How long a batch of the usual size takes whose longest request is of this place, and
+    /// average.
     #[inline]
     pub(super) fn usually(&self, place: usize, usual: f32) -> Span {
         let BatchTime { fixed, factor, .. } = self.batch_time(usual as usize);
         Span((fixed + factor * self.spread.mean(KindId(place as u16))) as u64)
     }
 
-    /// What a batch of `size` requests of this place seldom takes longer than; `None` for a size that cannot be run.
+    /// What a batch of `size` requests of this place seldom takes longer than; `None` for a size
+    /// that cannot be run.
     #[inline]
     pub(super) fn tail(&self, place: usize, size: usize) -> Option<Span> {
         let largest = self.spread.max_batch();
@@ -217,14 +225,16 @@ impl Outlook {
 }
 
 impl BatchTime {
-    /// How long the longest request of a batch may take alone, for the batch to take `budget` nanoseconds.
+    /// How long the longest request of a batch may take alone, for the batch to take `budget`
+    /// nanoseconds.
     #[inline]
     pub(super) fn alone_within(self, budget: f32) -> f32 {
         (budget - self.fixed) * self.inverse
     }
 }
 
-/// Powers of two, and the largest. Between those next to the best, every size is looked at in the end.
+/// Powers of two, and the largest. Between those next to the best, every size is looked at in the
+/// end.
 fn sizes(largest: usize) -> impl Iterator<Item = usize> {
     let powers = std::iter::successors(Some(1), |size| Some(2 * size));
     powers.take_while(move |&size| size < largest).chain([largest])

@@ -13,7 +13,8 @@ pub(super) struct Pick {
     pub(super) high: u16,
     /// How many.
     pub(super) size: usize,
-    /// The first and the last of them, by deadline and id: all of these kinds between them are in it.
+    /// The first and the last of them, by deadline and id: all of these kinds between them are in
+    /// it.
     pub(super) first: (Time, RequestId),
     pub(super) last: (Time, RequestId),
     /// How long they take on average.

@@ -155,8 +155,8 @@ impl AsRef<[u8]> for Owner {
     fn as_ref(&self) -> &[u8] {
         let start = self.value.data_ptr().cast::<u8>();
         match self.value.size() {
-            // SAFETY: the library has written these bytes, does not touch them again, and frees them
-            // with the value, which outlives the slice.
+            // SAFETY: the library has written these bytes, does not touch them again, and frees
+            // them with the value, which outlives the slice.
             Some(length) if !start.is_null() => unsafe {
                 std::slice::from_raw_parts(start, length)
             },

@@ -7,8 +7,9 @@ use clap::Args as Arguments;
 use super::EXPERIMENTS;
 use crate::experiment::{SuiteArgs, list};
 
-/// Measures a GPU: models over batches and shares, what neighbours do to each other, and the server under load, beside what the
-/// simulator and the GPU itself could do. Leaves profiles, tables, pictures and JSON.
+/// Measures a GPU: models over batches and shares, what neighbours do to each other, and the server
+/// under load, beside what the simulator and the GPU itself could do. Leaves profiles, tables,
+/// pictures and JSON.
 #[derive(Debug, Arguments)]
 #[command(after_help = help())]
 pub(crate) struct GpuArgs {
@@ -27,7 +28,8 @@ pub(crate) struct GpuArgs {
     #[arg(long, value_name = "DIR", env = "FERMATA_PROFILES", default_value = "profiles/h200")]
     pub(super) profiles: PathBuf,
 
-    /// About how long all runs may take together. Less time is shorter runs; to load the models takes minutes more.
+    /// About how long all runs may take together. Less time is shorter runs; to load the models
+    /// takes minutes more.
     #[arg(long, value_name = "M", env = "FERMATA_MINUTES", default_value_t = 5.5)]
     pub(super) minutes: f64,
 }

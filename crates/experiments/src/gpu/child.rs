@@ -132,7 +132,8 @@ impl Server {
         serde_json::from_slice(&answer).with_context(|| format!("{path}: not JSON"))
     }
 
-    /// Cuts the GPU anew; how long it took until the shares served, in milliseconds, as the server says.
+    /// Cuts the GPU anew; how long it took until the shares served, in milliseconds, as the server
+    /// says.
     pub(super) fn recut(&self, gpu: usize, shares: &[u32]) -> anyhow::Result<f64> {
         let body = json!({ "shares": shares }).to_string();
         let answer = self.call("POST", &format!("/v2/fermata/gpus/{gpu}/shares"), &body)?;
@@ -258,7 +259,8 @@ fn children(parent: u32) -> Vec<u32> {
     entries.filter_map(child).collect()
 }
 
-/// Of a line of `/proc/PID/stat`: behind the name, which may have spaces and brackets, are the state and the parent.
+/// Of a line of `/proc/PID/stat`: behind the name, which may have spaces and brackets, are the
+/// state and the parent.
 fn parent_of(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
@@ -279,7 +281,8 @@ mod tests {
             { "name": "b", "in_time": 7 }] });
         assert_eq!(Progressed::of(&status), Progressed { in_time: 12, bad: 3, failed: 3 });
         assert_eq!(Progressed::of(&json!({})), Progressed::default());
-        let listing = json!({ "gpus": [{ "restarts": 2, "shares": [{ "executor": 3 }, { "executor": null }] }] });
+        let shares = json!([{ "executor": 3 }, { "executor": null }]);
+        let listing = json!({ "gpus": [{ "restarts": 2, "shares": shares }] });
         assert_eq!(seats_up(&listing), (1, 2));
         assert_eq!(seats_up(&json!([])), (0, 0));
     }

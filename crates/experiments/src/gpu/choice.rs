@@ -1,4 +1,5 @@
-//! Which pairs of models are measured beside each other: a bounded number, in which every model, batch and split occurs.
+//! Which pairs of models are measured beside each other: a bounded number, in which every model,
+//! batch and split occurs.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -21,7 +22,8 @@ pub(super) fn pairs_of(models: usize, random: &mut Pcg64Mcg) -> Vec<[usize; 2]> 
     pairs
 }
 
-/// So many of all that there are. Pairs of models take turns, and so do the ways to run them, both in an order that is drawn.
+/// So many of all that there are. Pairs of models take turns, and so do the ways to run them, both
+/// in an order that is drawn.
 pub(super) fn choose(
     models: usize,
     batches: &[usize],
@@ -47,7 +49,8 @@ pub(super) fn choose(
     let rounds = count.div_ceil(pairs.len().max(1));
     for round in 0..rounds {
         for (at, &models) in pairs.iter().enumerate() {
-            // From round to round a pair gets another way, even where there are as many ways as pairs.
+            // From round to round a pair gets another way, even where there are as many ways as
+            // pairs.
             let (batches, percent) = ways[(round * pairs.len() + at + round) % ways.len()];
             chosen.push(Choice { models, batches, percents: [percent, 100 - percent] });
         }

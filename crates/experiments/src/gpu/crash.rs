@@ -1,4 +1,5 @@
-//! A worker is killed while its server is under load: what becomes of requests, and how long it is missed.
+//! A worker is killed while its server is under load: what becomes of requests, and how long it is
+//! missed.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,8 +19,8 @@ const NET: Net = Net::ResNet50;
 const SLO_MS: f64 = 20.0;
 /// Requests a second: less than what one of two halves serves.
 const RATE: f64 = 2500.0;
-/// Before the worker is killed, and how long it is looked at all in all. However little time there is: a worker needs up to ten seconds to come back, and
-/// what it does then is to be seen.
+/// Before the worker is killed, and how long it is looked at all in all. However little time there
+/// is: a worker needs up to ten seconds to come back, and what it does then is to be seen.
 const BEFORE: Duration = Duration::from_secs(2);
 const ALL: Duration = Duration::from_secs(18);
 /// How often the server is asked.
@@ -101,7 +102,8 @@ fn section(watched: &Watched, loaded: &Loaded) -> Section {
     let end = seen.last().map_or(0.0, |seen| seen.at);
     let mut section = Section::default();
     section.say(format!(
-        "{NET} on two halves of the GPU under {} requests a second, SLO {SLO_MS} ms, when the process of one half is killed (`kill -9`). The other goes on; the server starts \
+        "{NET} on two halves of the GPU under {} requests a second, SLO {SLO_MS} ms, when the \
+         process of one half is killed (`kill -9`). The other goes on; the server starts \
          the lost one again and loads its models, and what was lost with it is run elsewhere.",
         grouped(RATE, 0)
     ));
@@ -119,7 +121,8 @@ fn section(watched: &Watched, loaded: &Loaded) -> Section {
     section.say(table.markdown());
     let counts = loaded.counts;
     section.say(format!(
-        "The killed half served again after {:.1} s. Of {} requests {} were in time, {} late, {} shed, {} missed and {} failed (at most 0: {}).",
+        "The killed half served again after {:.1} s. Of {} requests {} were in time, {} late, {} \
+         shed, {} missed and {} failed (at most 0: {}).",
         back_at - killed_at,
         grouped(counts.sent as f64, 0),
         grouped(counts.in_time as f64, 0),

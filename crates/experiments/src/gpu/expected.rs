@@ -1,4 +1,5 @@
-//! What could be expected of a server: by the simulator with measured profiles, and by the GPU alone.
+//! What could be expected of a server: by the simulator with measured profiles, and by the GPU
+//! alone.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ pub(super) struct Asked {
 /// How many requests are simulated at each rate.
 const REQUESTS: u64 = 100_000;
 
-/// The goodput of all models together that the simulator finds on shares of a GPU that do not disturb each other. Each is an executor that is
-/// so far away, and holds all models.
+/// The goodput of all models together that the simulator finds on shares of a GPU that do not
+/// disturb each other. Each is an executor that is so far away, and holds all models.
 pub(super) fn simulated(asked: &[Asked], shares: &[u32], network: Network, seed: u64) -> f64 {
     let load = |asked: &Asked| {
         let profile = |&percent: &u32| Some(Arc::new(asked.latencies.on_share(percent)));
@@ -41,7 +42,8 @@ pub(super) fn simulated(asked: &[Asked], shares: &[u32], network: Network, seed:
     goodput(&scenario, Policy::FERMATA, Search::default())
 }
 
-/// The largest batch that can just be missed and still be in time, and the requests a second of such batches back to back.
+/// The largest batch that can just be missed and still be in time, and the requests a second of
+/// such batches back to back.
 pub(super) fn back_to_back(profile: &Profile, slo: Span) -> (usize, f64) {
     let batch = profile.largest_within(Span(slo.0 / 2)).max(1);
     (batch, batch as f64 / profile.latency(batch).as_secs())

@@ -1,4 +1,5 @@
-//! A GPU for tests: batches end at once, and what they are said to have taken follows a formula in which neighbours count.
+//! A GPU for tests: batches end at once, and what they are said to have taken follows a formula in
+//! which neighbours count.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

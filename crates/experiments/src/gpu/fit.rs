@@ -1,7 +1,9 @@
-//! Fits what neighbours do to each other, on some pairs of models, and tries it on pairs that it has never seen.
+//! Fits what neighbours do to each other, on some pairs of models, and tries it on pairs that it
+//! has never seen.
 //!
-//! The *linear* model is gpulet's (4.4): a factor from what both use of L2 and memory. The *bearing* model adds what either model bears:
-//! how much longer it takes beside a presser, times what its neighbour uses.
+//! The *linear* model is gpulet's (4.4): a factor from what both use of L2 and memory. The
+//! *bearing* model adds what either model bears: how much longer it takes beside a presser, times
+//! what its neighbour uses.
 
 use std::collections::BTreeSet;
 

@@ -114,8 +114,10 @@ fn section(
 ) -> Section {
     let mut section = Section::default();
     section.say(format!(
-        "What each model takes of what shares have in common, on one half of the GPU: the part of its bandwidth that a presser on the other half loses \
-         (reading memory that fits into the L2 cache, and memory that does not), and how much longer the model takes meanwhile, at batches of {}:",
+        "What each model takes of what shares have in common, on one half of the GPU: the part of \
+         its bandwidth that a presser on the other half loses \
+         (reading memory that fits into the L2 cache, and memory that does not), and how much \
+         longer the model takes meanwhile, at batches of {}:",
         BATCHES.map(|batch| batch.to_string()).join(", ")
     ));
     let mut table =
@@ -138,8 +140,10 @@ fn section(
     factors.sort_by(f64::total_cmp);
     let at = |part: f64| factors[((factors.len() - 1) as f64 * part) as usize];
     section.say(format!(
-        "{} pairs side by side on shares of 20/80, 40/60 and 50/50 %, chosen by seed {seed}, {} factors (median together over median alone on the same share): \
-         half are below {:.3}, 90 % below {:.3}, the highest is {:.3}. Coefficients are fitted to {} of them; the errors are those on the other {}, all of them of \
+        "{} pairs side by side on shares of 20/80, 40/60 and 50/50 %, chosen by seed {seed}, {} \
+         factors (median together over median alone on the same share): \
+         half are below {:.3}, 90 % below {:.3}, the highest is {:.3}. Coefficients are fitted to \
+         {} of them; the errors are those on the other {}, all of them of \
          pairs of models that were not seen together.",
         pairs.len(),
         factors.len(),
@@ -173,7 +177,8 @@ fn section(
     section.say(table.markdown());
     let c = fitted.coefficients;
     section.say(format!(
-        "The linear model, which planning uses (gpulet's: 10.26 % at 90 %): a batch takes {:.3} + {:.3} L2 + {:.3} L2' + {:.3} DRAM + {:.3} DRAM' times as long, at least once, with ' for \
+        "The linear model, which planning uses (gpulet's: 10.26 % at 90 %): a batch takes {:.3} + \
+         {:.3} L2 + {:.3} L2' + {:.3} DRAM + {:.3} DRAM' times as long, at least once, with ' for \
          the neighbour.",
         c.constant, c.own_l2, c.other_l2, c.own_dram, c.other_dram
     ));

@@ -23,7 +23,8 @@ pub(super) struct Lab {
     /// The first is that of all models that were not expected, or are loaded quickly.
     seats: Vec<Arc<dyn Seat>>,
     present: Vec<Present>,
-    /// Those that are being loaded, each on a seat of its own: a process compiles one kernel at a time.
+    /// Those that are being loaded, each on a seat of its own: a process compiles one kernel at a
+    /// time.
     coming: Vec<(Net, JoinHandle<anyhow::Result<Present>>)>,
 }
 

@@ -21,7 +21,8 @@ const TIME: f64 = 60.0;
 #[derive(Clone, Debug, Serialize)]
 struct Found {
     model: String,
-    /// Until it was loaded, and the best of the ways to run it was found; and until all sizes had run.
+    /// Until it was loaded, and the best of the ways to run it was found; and until all sizes had
+    /// run.
     loaded_s: f64,
     ready_s: f64,
     batches: Vec<usize>,
@@ -76,7 +77,8 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
 fn section(all: &[Found], device: &str) -> Section {
     let mut section = Section::default();
     section.say(format!(
-        "Milliseconds of device time on all of the {device}, medians, inputs and outputs as clients see them (bytes of images in, FP32 out):"
+        "Milliseconds of device time on all of the {device}, medians, inputs and outputs as \
+         clients see them (bytes of images in, FP32 out):"
     ));
     let head = ["model".to_owned()].into_iter().chain(SHOWN.map(|batch| format!("batch {batch}")));
     let mut table = Table::new(head);
@@ -95,7 +97,10 @@ fn section(all: &[Found], device: &str) -> Section {
         }
         section.say(table.markdown());
     }
-    section.say("Requests a second, batches back to back with their inputs copied in and outputs copied out:");
+    section.say(
+        "Requests a second, batches back to back with their inputs copied in and outputs \
+                 copied out:",
+    );
     let head = ["model".to_owned()].into_iter().chain(SHOWN.map(|batch| format!("batch {batch}")));
     let mut table = Table::new(head);
     for found in all {
@@ -106,7 +111,9 @@ fn section(all: &[Found], device: &str) -> Section {
     let said =
         |found: &Found| format!("{} {:.1} and {:.1} s", found.model, found.loaded_s, found.ready_s);
     section.say(format!(
-        "From a file to a model that runs, with the best of three ways to run it found by measurement (in one way, where kernels take seconds to compile), and to one of which all of {} sizes have run, several models at a time: {}.",
+        "From a file to a model that runs, with the best of three ways to run it found by \
+         measurement (in one way, where kernels take seconds to compile), and to one of which all \
+         of {} sizes have run, several models at a time: {}.",
         all.first().map_or(0, |found| found.batches.len()),
         all.iter().map(said).collect::<Vec<_>>().join(", ")
     ));

@@ -1,5 +1,5 @@
-//! How soon requests are answered far below the goodput, beside eager batching: under a light load, and for clients that ask
-//! in a loop after other traffic.
+//! How soon requests are answered far below the goodput, beside eager batching: under a light load,
+//! and for clients that ask in a loop after other traffic.
 
 use fermata_chart::grouped;
 use fermata_onnx::zoo::Net;
@@ -22,11 +22,13 @@ const RATES: [f64; 3] = [200.0, 1_000.0, 4_000.0];
 const CLIENTS: [usize; 2] = [1, 4];
 /// Every policy has as many servers, one after the other: the machine may change meanwhile.
 const TURNS: usize = 2;
-/// How long each load lasts, in milliseconds: a Poisson load, traffic before lone clients, and these.
+/// How long each load lasts, in milliseconds: a Poisson load, traffic before lone clients, and
+/// these.
 const POISSON_TIME: f64 = 2_500.0;
 const TRAFFIC_TIME: f64 = 900.0;
 const CLIENT_TIME: f64 = 700.0;
-/// What is asked for: latency over that of eager batching, and goodput over that of `fermata:release`.
+/// What is asked for: latency over that of eager batching, and goodput over that of
+/// `fermata:release`.
 const LATENCY_MAX: f64 = 1.05;
 const GOODPUT_MIN: f64 = 0.99;
 
@@ -162,23 +164,27 @@ impl Found {
 fn section(found: &Found) -> Section {
     let mut section = Section::default();
     section.say(format!(
-        "One server for each policy, one after the other in turns, over gRPC; SLO {SLO_MS} ms. Medians over turns, in \
+        "One server for each policy, one after the other in turns, over gRPC; SLO {SLO_MS} ms. \
+         Medians over turns, in \
          milliseconds, and over those of `eager`."
     ));
     section.say(format!("### {NET} alone, Poisson"));
     section.say(format!(
-        "Asked of `fermata`: at most {LATENCY_MAX} of eager, and nothing bad. `fermata:release` fills batches on purpose."
+        "Asked of `fermata`: at most {LATENCY_MAX} of eager, and nothing bad. `fermata:release` \
+         fills batches on purpose."
     ));
     section.say(poisson(found));
     section.say("### Clients that ask in a loop, after other traffic");
     section.say(format!(
-        "Before, Poisson traffic on the two other models. Medians of the latency; asked of both: at most {LATENCY_MAX} of eager."
+        "Before, Poisson traffic on the two other models. Medians of the latency; asked of both: \
+         at most {LATENCY_MAX} of eager."
     ));
     section.say(clients(found));
     if let [(ours, latency), (other, release)] = found.goodputs[..] {
         let ratio = latency / release;
         section.say(format!(
-            "Goodput of {NET}: {} requests a second under `{ours}`, {} under `{other}`, which is {} (asked: at least {GOODPUT_MIN}).",
+            "Goodput of {NET}: {} requests a second under `{ours}`, {} under `{other}`, which is \
+             {} (asked: at least {GOODPUT_MIN}).",
             grouped(latency, 0),
             grouped(release, 0),
             bold_if(ratio < GOODPUT_MIN, format!("{ratio:.3}")),

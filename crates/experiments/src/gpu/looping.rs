@@ -1,4 +1,5 @@
-//! Batches back to back: one is always begun while another runs, so that the device never waits for us.
+//! Batches back to back: one is always begun while another runs, so that the device never waits for
+//! us.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -76,7 +77,8 @@ pub(super) fn alone(side: Side<'_>, enough: Enough) -> Result<Looped, EngineErro
     run(side, &mut |batches| !enough.is_met(batches, start.elapsed()), &mut || true)
 }
 
-/// Runs two models side by side until both have seen enough. What is told of either ran while the other did.
+/// Runs two models side by side until both have seen enough. What is told of either ran while the
+/// other did.
 pub(super) fn together(
     [first, second]: [Side<'_>; 2],
     enough: Enough,
@@ -114,7 +116,8 @@ pub(super) fn beside<T>(
     })
 }
 
-/// Where two loops meet: neither counts before the other has begun, nor ends before the other has enough.
+/// Where two loops meet: neither counts before the other has begun, nor ends before the other has
+/// enough.
 #[derive(Default)]
 struct Meeting {
     begun: AtomicUsize,
@@ -149,8 +152,9 @@ impl Meeting {
     }
 }
 
-/// Runs while `goes_on` says so of the number of batches that have ended. The first batch is under way when `begun` is asked
-/// whether to go on at all; it is not counted, nor is the last, beside which there may be nobody any more.
+/// Runs while `goes_on` says so of the number of batches that have ended. The first batch is under
+/// way when `begun` is asked whether to go on at all; it is not counted, nor is the last, beside
+/// which there may be nobody any more.
 fn run(
     side: Side<'_>,
     goes_on: &mut dyn FnMut(usize) -> bool,

@@ -1,4 +1,5 @@
-//! Small models at tight objectives: goodput with the GPU cut into shares, against all of them taking turns on the whole.
+//! Small models at tight objectives: goodput with the GPU cut into shares, against all of them
+//! taking turns on the whole.
 
 use fermata_chart::{Axis, BarSeries, Bars, grouped};
 use fermata_core::Span;
@@ -18,13 +19,15 @@ use crate::trials::symphony::Meter;
 const NETS: [Net; 3] = [Net::LeNet, Net::MobileNetV2, Net::BertShort];
 /// Their objectives.
 const SLO_MS: [f64; 3] = [3.0, 3.0, 3.5];
-/// How the GPU may be cut: not at all, or in one of the other ways, of which what the simulator finds best is measured.
+/// How the GPU may be cut: not at all, or in one of the other ways, of which what the simulator
+/// finds best is measured.
 const TIME_SHARING: &[u32] = &[100];
 const CUTS: [&[u32]; 3] = [TIME_SHARING, &[50, 50], &[33, 33, 34]];
 /// What is asked for: so much more with shares.
 const MORE: f64 = 0.30;
-/// How long each rate is tried, in milliseconds, and how often before it is too much: at such objectives, one pause of a few milliseconds is enough to
-/// spoil a second, and there are pauses on machines that share their processors with others.
+/// How long each rate is tried, in milliseconds, and how often before it is too much: at such
+/// objectives, one pause of a few milliseconds is enough to spoil a second, and there are pauses on
+/// machines that share their processors with others.
 const TIME: f64 = 700.0;
 const TRIES: &str = "2";
 /// Where the search begins, of what is simulated.
@@ -146,9 +149,14 @@ fn cut_name(shares: &[u32]) -> String {
 fn section(all: &[Found]) -> Section {
     let mut section = Section::default();
     section.say(format!(
-        "{} on one server, SLO {} ms, every executor with all models, Poisson arrivals over gRPC. *Time sharing* is one executor with the whole GPU; with shares, each is \
-         an executor. Goodput in requests a second of all models together, a rate being too much if it was so in {TRIES} tries that were not disturbed (the lowest such rate is asked once more in the end), for time sharing and for the cut that `fermata sim` finds best, whose results are \
-         in brackets: for shares as far away that do not disturb each other, without clients and without pauses of the machine. Its requests have all of their SLO at the scheduler, \
+        "{} on one server, SLO {} ms, every executor with all models, Poisson arrivals over gRPC. \
+         *Time sharing* is one executor with the whole GPU; with shares, each is \
+         an executor. Goodput in requests a second of all models together, a rate being too much \
+         if it was so in {TRIES} tries that were not disturbed (the lowest such rate is asked once \
+         more in the end), for time sharing and for the cut that `fermata sim` finds best, whose \
+         results are \
+         in brackets: for shares as far away that do not disturb each other, without clients and \
+         without pauses of the machine. Its requests have all of their SLO at the scheduler, \
          where a server keeps up to an eighth in reserve and client and protocol take their part.",
         NETS.map(|net| net.describe().to_owned()).join(", "),
         SLO_MS.map(|slo| slo.to_string()).join(", "),

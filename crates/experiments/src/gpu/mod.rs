@@ -1,7 +1,10 @@
-//! `fermata bench gpu`: what a GPU does: models over batches and shares, neighbours, and the server under load.
+//! `fermata bench gpu`: what a GPU does: models over batches and shares, neighbours, and the server
+//! under load.
 //!
-//! - On seats of the engine: `latency.rs`, `overlap.rs`, `shares.rs`, `interference.rs` (with `neighbours.rs`, `choice.rs` and `fit.rs`).
-//! - On a server, under load, both processes of their own: `serve.rs`, `light.rs`, `recut.rs`, `mix.rs`, `crash.rs`.
+//! - On seats of the engine: `latency.rs`, `overlap.rs`, `shares.rs`, `interference.rs` (with
+//!   `neighbours.rs`, `choice.rs` and `fit.rs`).
+//! - On a server, under load, both processes of their own: `serve.rs`, `light.rs`, `recut.rs`,
+//!   `mix.rs`, `crash.rs`.
 //! - `rig.rs`, `looping.rs`, `subject.rs`, `zoo.rs`, `child.rs`, `expected.rs`: what they share.
 
 mod args;
@@ -59,13 +62,19 @@ type Bench<'a> = experiment::Bench<'a, Rig>;
 
 const INTRODUCTION: &str = "# One H200, measured
 
-What `fermata bench gpu` found on one NVIDIA H200: how long batches take on the GPU and on shares of it, what shares do to each
-other, and what the server makes of it over loopback, beside what `fermata sim` says for the measured profiles and what the GPU could do with
-batches back to back. The models are well-known networks with random weights, in FP16, which take images as bytes (`fermata make-model`).
-Beside this file, `h200/` has every number as JSON, and `profiles/h200/` the profiles that `fermata plan` and `fermata sim` read.
+What `fermata bench gpu` found on one NVIDIA H200: how long batches take on the GPU and on shares \
+of it, what shares do to each
+other, and what the server makes of it over loopback, beside what `fermata sim` says for the \
+measured profiles and what the GPU could do with
+batches back to back. The models are well-known networks with random weights, in FP16, which take \
+images as bytes (`fermata make-model`).
+Beside this file, `h200/` has every number as JSON, and `profiles/h200/` the profiles that \
+`fermata plan` and `fermata sim` read.
 
-- *device time*: how long a batch had the device to itself, from the end of the one before it, with one always begun ahead.
-- *goodput*: the highest rate of Poisson arrivals at which 99 % of every model's requests are answered within the SLO, as the client sees it.
+- *device time*: how long a batch had the device to itself, from the end of the one before it, \
+with one always begun ahead.
+- *goodput*: the highest rate of Poisson arrivals at which 99 % of every model's requests are \
+answered within the SLO, as the client sees it.
 - *share*: a CUDA green context of so many of the GPU's multiprocessors; *whole*: all of them.
 - A row of a table with *at least* or *at most* is what this project asks of itself.
 ";

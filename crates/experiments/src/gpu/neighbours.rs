@@ -1,9 +1,11 @@
 //! What models on two shares of one GPU do to each other, measured.
 //!
-//! - *Usage* by proxy: on one half of the GPU the model runs back to back, on the other something presses on the L2 cache, or on the
-//!   memory, as hard as it can. Of the bandwidth that the presser has when it is alone, the part that it loses is what the model
-//!   takes. How much longer the model takes meanwhile is its *sensitivity*.
-//! - Pairs: two models run back to back beside each other; each is compared with itself alone on the same share.
+//! - *Usage* by proxy: on one half of the GPU the model runs back to back, on the other something
+//!   presses on the L2 cache, or on the memory, as hard as it can. Of the bandwidth that the
+//!   presser has when it is alone, the part that it loses is what the model takes. How much longer
+//!   the model takes meanwhile is its *sensitivity*.
+//! - Pairs: two models run back to back beside each other; each is compared with itself alone on
+//!   the same share.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -136,7 +138,8 @@ impl<'a> Neighbours<'a> {
         (0..2).try_for_each(|part| self.seats[part].set_share(&cut, part))
     }
 
-    /// How long a model takes on its seat while the other is idle, as the GPU is cut now. Measured once.
+    /// How long a model takes on its seat while the other is idle, as the GPU is cut now. Measured
+    /// once.
     fn alone(
         &mut self,
         seat: usize,

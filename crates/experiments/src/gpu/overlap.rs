@@ -1,4 +1,5 @@
-//! What of copying, gathering and scattering is not hidden behind compute: wall time from batch to batch over device time.
+//! What of copying, gathering and scattering is not hidden behind compute: wall time from batch to
+//! batch over device time.
 
 use fermata_onnx::zoo::Net;
 use serde::Serialize;
@@ -49,8 +50,10 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
 fn section(all: &[Found]) -> Section {
     let mut section = Section::default();
     section.say(
-        "ResNet50 with 224x224x3 inputs as bytes, batches back to back through `begin` and `wait`: device time is the median of what batches took on the \
-         GPU, wall time the mean from one end to the next as the caller sees it, with every input gathered and copied in, and every output copied out and scattered.",
+        "ResNet50 with 224x224x3 inputs as bytes, batches back to back through `begin` and `wait`: \
+         device time is the median of what batches took on the \
+         GPU, wall time the mean from one end to the next as the caller sees it, with every input \
+         gathered and copied in, and every output copied out and scattered.",
     );
     let mut table =
         Table::new(["batch", "device time, ms", "wall time, ms", "not hidden", "at most", "met"]);

@@ -58,7 +58,8 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
 fn section(cuts: &[Cut], loaded: &Loaded) -> Section {
     let mut section = Section::default();
     section.say(format!(
-        "{NET} under {} requests a second, SLO {SLO_MS} ms; a server with two seats is asked to cut its GPU anew, and answers when all of the new shares serve. \
+        "{NET} under {} requests a second, SLO {SLO_MS} ms; a server with two seats is asked to \
+         cut its GPU anew, and answers when all of the new shares serve. \
          gpulet needs 10 to 15 s for it.",
         grouped(RATE, 0)
     ));
@@ -87,7 +88,8 @@ fn section(cuts: &[Cut], loaded: &Loaded) -> Section {
     section.say(table.markdown());
     let counts = loaded.counts;
     section.say(format!(
-        "Of {} requests meanwhile {} were in time, {} late, {} shed, {} missed and {} failed (at most 0: {}).",
+        "Of {} requests meanwhile {} were in time, {} late, {} shed, {} missed and {} failed (at \
+         most 0: {}).",
         grouped(counts.sent as f64, 0),
         grouped(counts.in_time as f64, 0),
         counts.late,

@@ -21,7 +21,8 @@ use super::zoo;
 
 /// The largest batch that is measured.
 pub(super) const BATCH_MAX: usize = 64;
-/// All runs of the suite take about so many minutes together with the times that are written here; what is loaded takes three or four more.
+/// All runs of the suite take about so many minutes together with the times that are written here;
+/// what is loaded takes three or four more.
 const MINUTES: f64 = 8.0;
 
 /// Finds the GPU with a number, and what starts workers on it.

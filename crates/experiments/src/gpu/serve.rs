@@ -1,4 +1,5 @@
-//! ResNet50 served over loopback: its goodput beside the simulator's, and beside batches back to back.
+//! ResNet50 served over loopback: its goodput beside the simulator's, and beside batches back to
+//! back.
 
 use fermata_chart::{Axis, BarSeries, Bars, grouped};
 use fermata_core::Span;
@@ -130,9 +131,12 @@ impl Limits {
 fn section(limits: &Limits, all: &[Served]) -> Section {
     let mut section = Section::default();
     section.say(format!(
-        "One `fermata serve` and one `fermata load` on this machine, {NET} with 224x224x3 inputs as UINT8, normalised on the device, SLO {SLO_MS} ms, Poisson arrivals; the \
-         goodput is what the load generator's own search finds, to 3 %: it begins at the same rate for each way, so that ways between which \
-         it sees no difference have the same. `fermata sim` finds {} requests a second for the measured profile (medians; {} with the 99th percentiles), and batches of \
+        "One `fermata serve` and one `fermata load` on this machine, {NET} with 224x224x3 inputs \
+         as UINT8, normalised on the device, SLO {SLO_MS} ms, Poisson arrivals; the \
+         goodput is what the load generator's own search finds, to 3 %: it begins at the same rate \
+         for each way, so that ways between which \
+         it sees no difference have the same. `fermata sim` finds {} requests a second for the \
+         measured profile (medians; {} with the 99th percentiles), and batches of \
          {}, the largest that take half of the SLO, run at {} a second back to back.",
         grouped(limits.simulated_rps, 0),
         grouped(limits.simulated_tails_rps, 0),

@@ -41,7 +41,8 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     Ok(section(&all))
 }
 
-/// Models over all sizes on these shares. Each share is taken once, since everything is made ready for it then.
+/// Models over all sizes on these shares. Each share is taken once, since everything is made ready
+/// for it then.
 pub(super) fn measure(
     rig: &Rig,
     lab: &mut Lab,
@@ -102,8 +103,10 @@ pub(super) fn write(folder: &Path, measured: &MeasuredFile) -> anyhow::Result<()
 fn section(all: &[MeasuredFile]) -> Section {
     let mut section = Section::default();
     section.say(
-        "Milliseconds of device time on a share, medians. Every model is measured on each share alone; the files \
-         have more batch sizes, and what 99 % did not exceed. A share has the multiprocessors next to its percentage, in the GPU's steps.",
+        "Milliseconds of device time on a share, medians. Every model is measured on each share \
+         alone; the files \
+         have more batch sizes, and what 99 % did not exceed. A share has the multiprocessors next \
+         to its percentage, in the GPU's steps.",
     );
     let percents: Vec<u32> =
         all.first().map_or(Vec::new(), |one| one.shares.iter().map(|row| row.percent).collect());

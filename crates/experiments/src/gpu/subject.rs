@@ -18,7 +18,8 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Loads a model for batches of up to `batch_max`. Requests are drawn by a seed; axes of any length are 1.
+    /// Loads a model for batches of up to `batch_max`. Requests are drawn by a seed; axes of any
+    /// length are 1.
     pub(super) fn load(
         seat: &dyn Seat,
         file: &Path,

@@ -5,8 +5,8 @@ use clap::Args as Arguments;
 use super::EXPERIMENTS;
 use crate::experiment::{SuiteArgs, list};
 
-/// Measures shares of GPUs on gpulet's nine models: its 19,682 scenarios and its multi-model loads, every method beside
-/// what the paper printed, and writes tables and pictures.
+/// Measures shares of GPUs on gpulet's nine models: its 19,682 scenarios and its multi-model loads,
+/// every method beside what the paper printed, and writes tables and pictures.
 #[derive(Debug, Arguments)]
 #[command(after_help = help())]
 pub(crate) struct GpuletArgs {

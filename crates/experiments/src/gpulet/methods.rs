@@ -33,12 +33,17 @@ pub(super) const SHARES: usize = 5;
 
 /// What they are, for a section.
 pub(super) const LEGEND: &str = "\
-- *squishy*: Nexus' packing on whole GPUs, with any number of models on each. *best fit*: a share for each demand, no turns. *elastic*: gpulet's algorithm 1. *ideal*: gpulet's
-  exhaustive search over all ways to split the GPUs, with the same rules for placing as elastic. *program*: our dynamic program over subsets,
-  alone. *shares*: what `fermata plan --method shares` does: elastic first, then the program, then whole GPUs, other
+- *squishy*: Nexus' packing on whole GPUs, with any number of models on each. *best fit*: a share \
+for each demand, no turns. *elastic*: gpulet's algorithm 1. *ideal*: gpulet's
+  exhaustive search over all ways to split the GPUs, with the same rules for placing as elastic. \
+  *program*: our dynamic program over subsets,
+  alone. *shares*: what `fermata plan --method shares` does: elastic first, then the program, then \
+  whole GPUs, other
   orders, and ideal last.
-- All methods have the same exact test of who can take turns, the same interference, and must serve the whole rate; every plan that counts here passed the
-  checker (shares within a GPU, rounds that keep up, objectives beside the neighbour, rates, memory).";
+- All methods have the same exact test of who can take turns, the same interference, and must \
+serve the whole rate; every plan that counts here passed the
+  checker (shares within a GPU, rounds that keep up, objectives beside the neighbour, rates, \
+  memory).";
 
 impl Method {
     /// Whether the load is scheduled; an error if the plan does not hold.

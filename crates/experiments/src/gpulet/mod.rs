@@ -1,4 +1,5 @@
-//! `fermata bench gpulet`: shares of GPUs by every method, on the nine models and the loads of the paper.
+//! `fermata bench gpulet`: shares of GPUs by every method, on the nine models and the loads of the
+//! paper.
 
 mod args;
 mod methods;

@@ -1,4 +1,5 @@
-//! Gpulet 5.2, figures 12 and 16: the highest rate of game, traffic and five scenarios that each method schedules.
+//! Gpulet 5.2, figures 12 and 16: the highest rate of game, traffic and five scenarios that each
+//! method schedules.
 
 use fermata_chart::{Axis, BarSeries, Bars, grouped};
 use fermata_plan::shares::{self, Coefficients};
@@ -31,9 +32,12 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
 
     let mut section = Section::default();
     section.say(format!(
-        "Models of a load are asked for at one rate each, which is raised on four GPUs; rates are multiples of {} % of what GPUs that are a fluid would \
-         allow, and the highest that is scheduled counts. *game* is six LeNets and ResNet50 side by side, all within 108 ms. *traffic* is SSD, then GoogLeNet and VGG-16, within 202 ms: \
-         the two phases get it in proportion to their latencies at a batch of 32, 118.6 and 83.4 ms. Models, latencies and interference are those of the section \
+        "Models of a load are asked for at one rate each, which is raised on four GPUs; rates are \
+         multiples of {} % of what GPUs that are a fluid would \
+         allow, and the highest that is scheduled counts. *game* is six LeNets and ResNet50 side \
+         by side, all within 108 ms. *traffic* is SSD, then GoogLeNet and VGG-16, within 202 ms: \
+         the two phases get it in proportion to their latencies at a batch of 32, 118.6 and 83.4 \
+         ms. Models, latencies and interference are those of the section \
          *scenarios*.",
         100.0 * step
     ));
@@ -57,8 +61,10 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     section.say(table.markdown());
     let least = usual.iter().map(|row| row[SHARES] / row[IDEAL]).fold(f64::INFINITY, f64::min);
     section.say(format!(
-        "- Shares against ideal: at least {least:.3} on each load (paper's elastic: 0.926 on average; here {:.3}).\n\
-         - Gain over squishy without shares, mean of the loads: shares {:+.1} %, elastic {:+.1} % (paper: +61.7 %).",
+        "- Shares against ideal: at least {least:.3} on each load (paper's elastic: 0.926 on \
+         average; here {:.3}).\n\
+         - Gain over squishy without shares, mean of the loads: shares {:+.1} %, elastic {:+.1} % \
+         (paper: +61.7 %).",
         mean(usual, ELASTIC, IDEAL),
         100.0 * (mean(usual, SHARES, SQUISHY) - 1.0),
         100.0 * (mean(usual, ELASTIC, SQUISHY) - 1.0),

@@ -1,4 +1,5 @@
-//! Gpulet 3.2 and 5.2: each of nine models at 0, 100 or 200 requests a second on four GPUs; how many are scheduled.
+//! Gpulet 3.2 and 5.2: each of nine models at 0, 100 or 200 requests a second on four GPUs; how
+//! many are scheduled.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -119,18 +120,28 @@ fn try_all(models: &[Model], number: usize, factor: f64) -> anyhow::Result<Outco
 
 fn introduce(section: &mut Section, models: &[Model]) {
     section.say(
-        "Each of nine models is asked for at 0, 100 or 200 requests a second, on four GPUs that may be split 50+50, 40+60 or 20+80, with at most \
-         three models on a share and batches of at most 32 (gpulet 3.2, 5.2). The paper prints neither latencies nor interference of its models, so these are ours:",
+        "Each of nine models is asked for at 0, 100 or 200 requests a second, on four GPUs that \
+         may be split 50+50, 40+60 or 20+80, with at most \
+         three models on a share and batches of at most 32 (gpulet 3.2, 5.2). The paper prints \
+         neither latencies nor interference of its models, so these are ours:",
     );
     section.say(models::table(models));
     section.say(
-        "A batch of `b` on a share `p` takes `L(b, p) = beta + alpha b / p`: work is divided by the share, the fixed part is not. The paper's objective is \
-         twice the latency of a batch of 32 on a whole GPU, which gives `32 alpha + beta`. The fixed part of it is what an H200 measured from batches of 1 \
-         and 32 with CUDA graphs: ResNet50 38 %, VGG-16 8 %, DenseNet 35 %, MobileNetV2 43 %, which also stands for MnasNet and SSD-MobileNet, InceptionV3 48 %, which \
-         stands for GoogLeNet; LeNet and BERT on 14 tokens are hardly more than launches, and theirs is assumed, as is the memory (within the groups of the paper's table 5; a share takes \
-         1,230 MB more, a GPU has 11 GB). L2 and DRAM are the parts of the bandwidths that a model uses on a whole GPU, assumed, `p` times as much on a share; \
-         a neighbour makes a batch 0.895 + 0.113 L2 + 0.716 L2' + 0.355 DRAM + 0.088 DRAM' times as long (the prototype's fit, with ' for the loudest on the other share), and \
-         never shorter. Not taken over from the prototype: latencies x 1.1, and 15 requests a second that need not be served.",
+        "A batch of `b` on a share `p` takes `L(b, p) = beta + alpha b / p`: work is divided by \
+         the share, the fixed part is not. The paper's objective is \
+         twice the latency of a batch of 32 on a whole GPU, which gives `32 alpha + beta`. The \
+         fixed part of it is what an H200 measured from batches of 1 \
+         and 32 with CUDA graphs: ResNet50 38 %, VGG-16 8 %, DenseNet 35 %, MobileNetV2 43 %, \
+         which also stands for MnasNet and SSD-MobileNet, InceptionV3 48 %, which \
+         stands for GoogLeNet; LeNet and BERT on 14 tokens are hardly more than launches, and \
+         theirs is assumed, as is the memory (within the groups of the paper's table 5; a share \
+         takes \
+         1,230 MB more, a GPU has 11 GB). L2 and DRAM are the parts of the bandwidths that a model \
+         uses on a whole GPU, assumed, `p` times as much on a share; \
+         a neighbour makes a batch 0.895 + 0.113 L2 + 0.716 L2' + 0.355 DRAM + 0.088 DRAM' times \
+         as long (the prototype's fit, with ' for the loudest on the other share), and \
+         never shorter. Not taken over from the prototype: latencies x 1.1, and 15 requests a \
+         second that need not be served.",
     );
     section.say(LEGEND);
 }
@@ -142,9 +153,11 @@ fn say_findings(section: &mut Section, counts: &[Counts], all: usize) {
     let longest = counts.iter().filter_map(|counts| counts.times.last()).max();
     let percent = |count: usize| 100.0 * count as f64 / all as f64;
     section.say(format!(
-        "- At the paper's own rates ideal already fails on {} scenarios ({:.1} %), so they need not be scaled for that; the other factors show how it goes on.\n\
+        "- At the paper's own rates ideal already fails on {} scenarios ({:.1} %), so they need \
+         not be scaled for that; the other factors show how it goes on.\n\
          - Scheduled by ideal and not by shares, at all factors together: {missed}.\n\
-         - At x 1 elastic schedules {:.1} % of the scenarios fewer than ideal (paper: 2.6 %), and shares {:.1} % more.\n\
+         - At x 1 elastic schedules {:.1} % of the scenarios fewer than ideal (paper: 2.6 %), and \
+         shares {:.1} % more.\n\
          - The longest time of shares for a scenario is {} ms (at most 200).",
         grouped((all - ideal) as f64, 0),
         percent(all - ideal),

@@ -57,7 +57,8 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
 
     let mut section = Section::default();
     section.say(format!(
-        "Three models of an H200 with an objective of {SLO_MS} ms, one after the other, in one run. \
+        "Three models of an H200 with an objective of {SLO_MS} ms, one after the other, in one \
+         run. \
          For {BEFORE_SECONDS} s, the other two have Poisson traffic, half of it each; for \
          {CLIENTS_SECONDS} s after that, there is nothing but one or four clients of the model, \
          each of which sends its next request {} ms after an answer. Medians from the tenth answer \

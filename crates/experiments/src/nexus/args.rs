@@ -5,8 +5,8 @@ use clap::Args as Arguments;
 use super::EXPERIMENTS;
 use crate::experiment::{SuiteArgs, TraceArgs, list};
 
-/// Measures the planner on the problems of Nexus and Symphony, every method beside what the papers printed, and writes
-/// tables and pictures.
+/// Measures the planner on the problems of Nexus and Symphony, every method beside what the papers
+/// printed, and writes tables and pictures.
 #[derive(Debug, Arguments)]
 #[command(after_help = help())]
 pub(crate) struct NexusArgs {

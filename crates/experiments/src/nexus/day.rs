@@ -1,5 +1,5 @@
-//! One day of the Azure Functions trace: the planner decides the number of GPUs every half minute, and at once when the
-//! load changes a lot.
+//! One day of the Azure Functions trace: the planner decides the number of GPUs every half minute,
+//! and at once when the load changes a lot.
 
 use fermata_chart::{Axis, Lines, Panel, Series, Shape, grouped};
 use fermata_core::{ClassId, Span, Time};
@@ -20,7 +20,8 @@ const MINUTE: Span = Span(60_000_000_000);
 const EPOCH: Span = Span(30_000_000_000);
 /// Rates are counted this often (as Nexus' beacons are).
 const BEACON: Span = Span(1_000_000_000);
-/// A plan is made at once if the last beacons ask for more than this many times the GPUs that there are, or for less.
+/// A plan is made at once if the last beacons ask for more than this many times the GPUs that there
+/// are, or for less.
 const GROWN: f64 = 1.05;
 const SHRUNK: f64 = 0.85;
 const RECENT: usize = 2;
@@ -80,10 +81,14 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     row(&mut table, ["plans made at once", &planner.urgent.to_string(), "", ""]);
     section.say(table.markdown());
     section.say(format!(
-        "The fewest GPUs of an epoch keep 99 % of every model in time when its rates are known beforehand and stay; the planner \
-         knows only what came before. Nexus' bound: every model in the largest batches with `2 l(b)` within its SLO, back to back. \
-         Rates are counted every {:.0} s; a plan follows at once if the last {RECENT} s ask for more than {GROWN} times the GPUs \
-         or less than {SHRUNK} times. GPUs join when they are asked for: they are taken to be warm.",
+        "The fewest GPUs of an epoch keep 99 % of every model in time when its rates are known \
+         beforehand and stay; the planner \
+         knows only what came before. Nexus' bound: every model in the largest batches with `2 \
+         l(b)` within its SLO, back to back. \
+         Rates are counted every {:.0} s; a plan follows at once if the last {RECENT} s ask for \
+         more than {GROWN} times the GPUs \
+         or less than {SHRUNK} times. GPUs join when they are asked for: they are taken to be \
+         warm.",
         BEACON.as_secs()
     ));
     section.show("day", "GPUs over the day", picture(&used, &fewest, &bound));
@@ -100,7 +105,8 @@ struct Day {
 }
 
 impl Day {
-    /// All functions of the trace, the busiest first, are dealt out to the models of the A100 zoo in turns.
+    /// All functions of the trace, the busiest first, are dealt out to the models of the A100 zoo
+    /// in turns.
     fn new(counts: &Counts, minutes: usize) -> Self {
         let models = zoo_a100();
         let mut functions: Vec<&FunctionCounts> = counts.functions.iter().collect();
@@ -197,10 +203,14 @@ impl Day {
 
     fn introduction(&self) -> String {
         format!(
-            "All functions of the trace (`data/traces/azure_functions_2019_1000x1440.csv`), the busiest first, are dealt out to the \
-             {} models of the A100 zoo in turns; a call is {:.0} requests, so that there are {} a second on average over the day; \
-             {} minutes of it are run. Within a minute arrivals are Poisson at a constant rate, and from minute to minute the rate \
-             jumps. All models are in one pool of emulated GPUs under the default policy, in virtual time; the planner (method \
+            "All functions of the trace (`data/traces/azure_functions_2019_1000x1440.csv`), the \
+             busiest first, are dealt out to the \
+             {} models of the A100 zoo in turns; a call is {:.0} requests, so that there are {} a \
+             second on average over the day; \
+             {} minutes of it are run. Within a minute arrivals are Poisson at a constant rate, \
+             and from minute to minute the rate \
+             jumps. All models are in one pool of emulated GPUs under the default policy, in \
+             virtual time; the planner (method \
              pools) sees the arrivals of the past only.",
             self.models.len(),
             self.factor,
@@ -291,7 +301,8 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Epochs that are one point of the day's picture, and those of its last panel, which has a point for each.
+/// Epochs that are one point of the day's picture, and those of its last panel, which has a point
+/// for each.
 const SMOOTHED: usize = 20;
 const CLOSE_UP: std::ops::Range<f64> = 14.0..15.0;
 

@@ -34,7 +34,8 @@ fn rounds(section: &mut Section) {
     let (a, b, c) = (turn(&a, 200.0, 64.0), turn(&b, 250.0, 32.0), turn(&c, 250.0, 32.0));
 
     section.say(
-        "**Squishy packing (Nexus 4.1).** Model A at 64 requests a second shares a GPU with B or C, 32 each. A batch takes \
+        "**Squishy packing (Nexus 4.1).** Model A at 64 requests a second shares a GPU with B or \
+         C, 32 each. A batch takes \
          as long as the next larger size of the paper's table 2.",
     );
     let mut table = Table::new(["pair", "duty cycle (ms)", "batches", "paper"]);
@@ -56,9 +57,12 @@ fn rounds(section: &mut Section) {
 /// Nexus 4.2, figures 3 and 4: X feeds Y, 100 ms for both.
 fn two_models(section: &mut Section) {
     section.say(
-        "**Query split (Nexus 4.2, figures 3 and 4).** X feeds Y `fan-out` times, 100 ms for both; requests a second of a GPU for \
-         each of the paper's three splits, counted as there (`l(b)`). All times are doubled, since 250 requests a second in \
-         batches of 50 ms would be twelve and a half a batch; that changes no throughput. Ours is the one in bold.",
+        "**Query split (Nexus 4.2, figures 3 and 4).** X feeds Y `fan-out` times, 100 ms for both; \
+         requests a second of a GPU for \
+         each of the paper's three splits, counted as there (`l(b)`). All times are doubled, since \
+         250 requests a second in \
+         batches of 50 ms would be twelve and a half a batch; that changes no throughput. Ours is \
+         the one in bold.",
     );
     let profile = |throughputs: [f64; 3]| {
         let mut table = Vec::new();
@@ -95,9 +99,12 @@ fn two_models(section: &mut Section) {
 /// Nexus' figure 8: objects are found in frames, then cars and faces are looked at.
 fn traffic(section: &mut Section) {
     section.say(
-        "**Traffic (Nexus, figure 8 and 7.3.2).** SSD finds objects in 100 frames a second; cars and faces are recognised side by \
-         side; 400 ms for all. The paper prints no numbers for it. Models of the 1080Ti zoo: SSDMobilenet; InceptionV3 for \
-         GoogleNet-car; VGG16, whose layers VGG-Face has; batches up to 64, time as it is waited (`2 l(b)`).",
+        "**Traffic (Nexus, figure 8 and 7.3.2).** SSD finds objects in 100 frames a second; cars \
+         and faces are recognised side by \
+         side; 400 ms for all. The paper prints no numbers for it. Models of the 1080Ti zoo: \
+         SSDMobilenet; InceptionV3 for \
+         GoogleNet-car; VGG16, whose layers VGG-Face has; batches up to 64, time as it is waited \
+         (`2 l(b)`).",
     );
     let zoo = zoo_1080ti();
     let profile = |name: &str| {

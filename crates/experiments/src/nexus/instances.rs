@@ -16,8 +16,8 @@ pub(super) struct Models {
 const SHARES: std::ops::Range<f64> = 0.05..0.6;
 
 impl Models {
-    /// The A100 zoo, its objectives multiplied. Who cannot run batches of one back to back in time is left out:
-    /// DenseNet121, at the objectives of the table.
+    /// The A100 zoo, its objectives multiplied. Who cannot run batches of one back to back in time
+    /// is left out: DenseNet121, at the objectives of the table.
     pub(super) fn new(slo_times: f64) -> Self {
         let zoo = zoo_a100().into_iter().map(|model| model.with_slo(model.slo_ms * slo_times));
         let zoo = zoo.map(|model| (model.profile(), Span::from_ms(model.slo_ms)));

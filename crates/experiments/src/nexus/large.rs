@@ -30,9 +30,12 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let sessions = if bench.suite.quick { 1_000 } else { 10_000 };
     let mut section = Section::default();
     section.say(format!(
-        "{sessions} sessions, drawn as above, by best fit in two orders on one core. The configuration program takes fractions \
-         of sets; it is bounded from below by prices that are piecewise linear in the rates of each model ({KNOTS} knots a \
-         model), which loses a little, so the true distance is smaller. The fluid bound counts each session at its least \
+        "{sessions} sessions, drawn as above, by best fit in two orders on one core. The \
+         configuration program takes fractions \
+         of sets; it is bounded from below by prices that are piecewise linear in the rates of \
+         each model ({KNOTS} knots a \
+         model), which loses a little, so the true distance is smaller. The fluid bound counts \
+         each session at its least \
          share of a GPU, in whatever round suits it best."
     ));
     let mut table = Table::new([

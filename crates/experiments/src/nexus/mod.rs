@@ -1,4 +1,5 @@
-//! `fermata bench nexus`: packing, query split and sub-clusters, beside what Nexus and Symphony print about them.
+//! `fermata bench nexus`: packing, query split and sub-clusters, beside what Nexus and Symphony
+//! print about them.
 
 mod args;
 mod day;

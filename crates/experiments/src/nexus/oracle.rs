@@ -1,4 +1,5 @@
-//! Other ways to split a query, slow and obvious, or those of the paper: the fewest GPUs that they find, infinite if none.
+//! Other ways to split a query, slow and obvious, or those of the paper: the fewest GPUs that they
+//! find, infinite if none.
 
 use fermata_core::Span;
 use fermata_plan::query::{Budget, Query};
@@ -63,8 +64,9 @@ fn descend(batches: &[Vec<(Span, f64)>], after: &[Vec<usize>], stage: usize, lef
     fitting.map(total).fold(f64::INFINITY, f64::min)
 }
 
-/// The paper's dynamic program (Nexus 6.2) on a tree, with time cut into milliseconds: a batch takes up to the end of the
-/// millisecond in which it ends, and of the objective, what is less than one is lost.
+/// The paper's dynamic program (Nexus 6.2) on a tree, with time cut into milliseconds: a batch
+/// takes up to the end of the millisecond in which it ends, and of the objective, what is less than
+/// one is lost.
 pub(super) fn on_a_grid(query: &Query, budget: Budget) -> f64 {
     const CUT: u64 = 1_000_000;
     let (batches, after) = (batches(query, budget), after(query));

@@ -15,10 +15,14 @@ use crate::trials::symphony::Meter;
 pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let mut section = Section::default();
     section.say(
-        "Sessions of random models of the A100 zoo (all but DenseNet121, whose SLO of 21 ms is below two batches of one), each \
-         at 5 to 60 % of the rate that a GPU of its own would serve. A set may share a GPU if its shortest round keeps every \
-         SLO. *squishy*: Nexus' algorithm 1. *best fit*: ours for many sessions. *exact*: a table of subsets up to 14 sessions, \
-         above that branch and price. *oblivious*: first fit by rates alone; its sets do not fit, and it is here to show why \
+        "Sessions of random models of the A100 zoo (all but DenseNet121, whose SLO of 21 ms is \
+         below two batches of one), each \
+         at 5 to 60 % of the rate that a GPU of its own would serve. A set may share a GPU if its \
+         shortest round keeps every \
+         SLO. *squishy*: Nexus' algorithm 1. *best fit*: ours for many sessions. *exact*: a table \
+         of subsets up to 14 sessions, \
+         above that branch and price. *oblivious*: first fit by rates alone; its sets do not fit, \
+         and it is here to show why \
          rounds matter.",
     );
     let quick = bench.suite.quick;
@@ -71,7 +75,8 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     section.say("GPUs, on average, and the longest time to the proven optimum:");
     section.say(table.markdown());
     section.say(
-        "Nexus reports hours in CPLEX for 25 sessions. Where an instance is not proven, the answer is at most the difference \
+        "Nexus reports hours in CPLEX for 25 sessions. Where an instance is not proven, the answer \
+         is at most the difference \
          to its bound away, one GPU in all that were seen.",
     );
     Ok(section)
@@ -132,7 +137,8 @@ fn against_brute_force(bench: &Bench<'_>, section: &mut Section, instances: usiz
     table.add(["best fit".to_owned(), equal(|each| each.best_fit), mean(&|each| each.0.best_fit)]);
     table.add(["squishy".to_owned(), equal(|each| each.squishy), mean(&|each| each.0.squishy)]);
     section.say(format!(
-        "{instances} instances of {FEW} sessions. Brute force tries every way to place one session after the other, and every \
+        "{instances} instances of {FEW} sessions. Brute force tries every way to place one session \
+         after the other, and every \
          round at whose end a batch is just gathered or an SLO just met:"
     ));
     section.say(table.markdown());
@@ -169,7 +175,8 @@ fn place(fits: &[bool], sessions: usize, at: usize, sets: &mut Vec<usize>, best:
     sets.pop();
 }
 
-/// Is there a round in which all keep up and are in time? All are tried at whose end something changes.
+/// Is there a round in which all keep up and are in time? All are tried at whose end something
+/// changes.
 fn some_round(packer: &Packer<'_>, set: &[usize]) -> bool {
     let turns = || set.iter().map(|&at| &packer.sessions[at].turn);
     let holds = |round: Span| {

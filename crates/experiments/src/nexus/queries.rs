@@ -1,4 +1,5 @@
-//! Queries: the split against all other splits, the paper's grid and equal parts, and how long it takes.
+//! Queries: the split against all other splits, the paper's grid and equal parts, and how long it
+//! takes.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -62,11 +63,16 @@ const KINDS: [Kind; 4] = [
 pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let mut section = Section::default();
     section.say(
-        "Random queries: models of both zoos, fan-outs from 0.1 to 10 (evenly over their logarithm), an objective of 1.2 to 4 \
-         times the shortest that can be kept, 100 queries a second. In a tree, a stage comes after any of those before it; a \
-         fork-join query is one stage, two or three ways of one or more stages side by side, and one stage after all of them. \
-         Time is budgeted as it is waited, 2 l(b). *tried*: every combination of batches (for trees: every batch of a stage \
-         with every split of what follows it). *grid*: the paper's dynamic program, with time cut into milliseconds. *even*: \
+        "Random queries: models of both zoos, fan-outs from 0.1 to 10 (evenly over their \
+         logarithm), an objective of 1.2 to 4 \
+         times the shortest that can be kept, 100 queries a second. In a tree, a stage comes after \
+         any of those before it; a \
+         fork-join query is one stage, two or three ways of one or more stages side by side, and \
+         one stage after all of them. \
+         Time is budgeted as it is waited, 2 l(b). *tried*: every combination of batches (for \
+         trees: every batch of a stage \
+         with every split of what follows it). *grid*: the paper's dynamic program, with time cut \
+         into milliseconds. *even*: \
          the objective in equal parts. GPUs are equal if they differ by less than a billionth.",
     );
     let mut table = Table::new([
@@ -87,7 +93,8 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     }
     section.say(table.markdown());
     section.say(
-        "Asked: equal to brute force for 2,000 trees and 500 fork-join graphs, 100 us each. Of eight stages with 64 batches each \
+        "Asked: equal to brute force for 2,000 trees and 500 fork-join graphs, 100 us each. Of \
+         eight stages with 64 batches each \
          there are too many splits to try. The even split is counted where it keeps the objective.",
     );
     two_stages(&mut section);
@@ -167,7 +174,8 @@ impl Kind {
         query
     }
 
-    /// Latencies by batch. Where only powers of two may be run, other batches take as long as the next one.
+    /// Latencies by batch. Where only powers of two may be run, other batches take as long as the
+    /// next one.
     fn profile(&self, model: &Model) -> Profile {
         let latency = |batch: u64| {
             let run = if self.powers { batch.next_power_of_two() } else { batch };
@@ -203,9 +211,12 @@ fn fork_join(number: usize, random: &mut Pcg64Mcg) -> Vec<Vec<usize>> {
 /// Nexus' figure 16: SSD, and then Inception.
 fn two_stages(section: &mut Section) {
     section.say(
-        "**SSD, then Inception (Nexus, figure 16).** Throughput of a GPU under the best split over that under equal parts; the \
-         paper reports 13 to 55 % more on 8 GPUs. Models: SSDMobilenet and InceptionV3 of the 1080Ti zoo, batches up to 64. \
-         With `l(b)` as 6.2 counts, and with `2 l(b)`, which is what is waited. SSDMobilenet gains little by batching \
+        "**SSD, then Inception (Nexus, figure 16).** Throughput of a GPU under the best split over \
+         that under equal parts; the \
+         paper reports 13 to 55 % more on 8 GPUs. Models: SSDMobilenet and InceptionV3 of the \
+         1080Ti zoo, batches up to 64. \
+         With `l(b)` as 6.2 counts, and with `2 l(b)`, which is what is waited. SSDMobilenet gains \
+         little by batching \
          (beta/alpha 0.4, against 4.5 of InceptionV3), so that less is won here than there.",
     );
     let zoo = zoo_1080ti();

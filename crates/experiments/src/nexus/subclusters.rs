@@ -16,8 +16,8 @@ const MOVES: usize = 40;
 /// Of the models, every so-many-th gets a new rate.
 const CHANGED: usize = 10;
 
-/// Megabytes of the zoos' weights, as published with the Keras applications; MobileNetV3 and SSD by their parameters, and
-/// BERT's base model.
+/// Megabytes of the zoos' weights, as published with the Keras applications; MobileNetV3 and SSD by
+/// their parameters, and BERT's base model.
 const MEGABYTES: [u64; 37] = [
     10, 14, 16, 22, 23, 27, 29, 29, 31, 33, 34, 36, 42, 48, 57, 59, 75, 80, 88, 88, 92, 98, 98,
     118, 166, 171, 171, 215, 220, 232, 232, 256, 343, 440, 479, 528, 549,
@@ -27,10 +27,14 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let mut section = Section::default();
     let number = if bench.suite.quick { 3 } else { 40 };
     section.say(format!(
-        "{MODELS} models into {CLUSTERS} sub-clusters, {number} times: each is a variant of a model of the zoo, with the memory \
-         of its published weights (10 to 549 MB) and a tenth of that while it runs, and a rate drawn from an exponential \
-         distribution. No cluster may be more than a tenth above the average in load or memory. Imbalance is (max - min) / \
-         average. *random*: the best of as many random partitions as {} ms allow. *{MOVES} moves*: every tenth model has got a \
+        "{MODELS} models into {CLUSTERS} sub-clusters, {number} times: each is a variant of a \
+         model of the zoo, with the memory \
+         of its published weights (10 to 549 MB) and a tenth of that while it runs, and a rate \
+         drawn from an exponential \
+         distribution. No cluster may be more than a tenth above the average in load or memory. \
+         Imbalance is (max - min) / \
+         average. *random*: the best of as many random partitions as {} ms allow. *{MOVES} moves*: \
+         every tenth model has got a \
          new rate, and at most {MOVES} models (5 %) may be moved.",
         RANDOM.as_millis()
     ));
@@ -78,7 +82,8 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     section.say(table.markdown());
     let heaviest = runs.iter().map(|run| run.heaviest).fold(0.0, f64::max);
     section.say(format!(
-        "The heaviest model has {:.0} % of a cluster's average load at most, so that no instance is impossible.",
+        "The heaviest model has {:.0} % of a cluster's average load at most, so that no instance \
+         is impossible.",
         100.0 * heaviest
     ));
     Ok(section)
@@ -127,7 +132,8 @@ impl Run {
         let clusters: Vec<Option<usize>> = first.iter().copied().map(Some).collect();
         let before = Before { clusters: &clusters, moves: MOVES };
         let start = Instant::now();
-        // Where everything is may be beyond the limits of a moment ago: they are not asked for again.
+        // Where everything is may be beyond the limits of a moment ago: they are not asked for
+        // again.
         let second = partition(&items, CLUSTERS, Limits::NONE, Some(before));
         let second = second.expect("without limits there is room");
         let moved = outcome(&items, &second, start.elapsed());
@@ -153,7 +159,8 @@ fn limits(items: &[Item]) -> (Limits, f64) {
 /// As long as the paper's random solver would have, were it as impatient as we are.
 const RANDOM: Duration = Duration::from_millis(100);
 
-/// The best of many random partitions, by the sum of both imbalances. Limits are not asked for: it would keep none.
+/// The best of many random partitions, by the sum of both imbalances. Limits are not asked for: it
+/// would keep none.
 fn at_random(items: &[Item], random: &mut Pcg64Mcg) -> Vec<usize> {
     let start = Instant::now();
     let mut best: Option<(f64, Vec<usize>)> = None;

@@ -7,8 +7,8 @@ use clap::Args as Arguments;
 use super::EXPERIMENTS;
 use crate::experiment::{SuiteArgs, TraceArgs, list};
 
-/// Repeats the experiments of Orloj (models whose run time depends on the input) in virtual time, every policy beside what the paper
-/// printed, and writes tables and pictures.
+/// Repeats the experiments of Orloj (models whose run time depends on the input) in virtual time,
+/// every policy beside what the paper printed, and writes tables and pictures.
 #[derive(Debug, Arguments)]
 #[command(after_help = help())]
 pub(crate) struct OrlojArgs {

@@ -1,4 +1,5 @@
-//! What a decision costs: the default policy's with many waiting, and the operations of Orloj's queue (figure 10).
+//! What a decision costs: the default policy's with many waiting, and the operations of Orloj's
+//! queue (figure 10).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,8 +51,11 @@ fn decisions(bench: &Bench<'_>) -> String {
         ]);
     }
     format!(
-        "One decision of `fermata`: an executor is done, and gets its next batch of at most 16 out of so many that wait, with deadlines evenly spread from a fifth of the objective to all of it (with a short \
-         objective many of them cannot be helped, and are dropped on the way). Asked: 5 us for 1,000 of eight distributions.\n\n{}",
+        "One decision of `fermata`: an executor is done, and gets its next batch of at most 16 out \
+         of so many that wait, with deadlines evenly spread from a fifth of the objective to all \
+         of it (with a short \
+         objective many of them cannot be helped, and are dropped on the way). Asked: 5 us for \
+         1,000 of eight distributions.\n\n{}",
         table.markdown()
     )
 }
@@ -145,8 +149,11 @@ fn hull(bench: &Bench<'_>, section: &mut Section) {
         queries.push((log * log, query));
     }
     section.say(format!(
-        "Orloj's queue (figure 10): a balanced tree of bridges. Each of {samples} rounds takes a member out and puts another in, and asks once for the highest \
-         priority; reading the clock is some 30 ns of each time. Asked with 10,000: insert 2,000 ns, query 200 ns. If insertion takes O(log2 n squared), the third column does not grow.\n\n{}",
+        "Orloj's queue (figure 10): a balanced tree of bridges. Each of {samples} rounds takes a \
+         member out and puts another in, and asks once for the highest \
+         priority; reading the clock is some 30 ns of each time. Asked with 10,000: insert 2,000 \
+         ns, query 200 ns. If insertion takes O(log2 n squared), the third column does not \
+         grow.\n\n{}",
         table.markdown()
     ));
     let panel = |title: &str, points: Vec<(f64, f64)>| -> Box<dyn Panel> {

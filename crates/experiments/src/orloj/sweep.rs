@@ -1,4 +1,5 @@
-//! What the paper leaves open or varies: the load, the anticipated delay, how short requests may be.
+//! What the paper leaves open or varies: the load, the anticipated delay, how short requests may
+//! be.
 
 use fermata_chart::{Axis, Lines, Panel, Series};
 use fermata_core::Span;
@@ -20,7 +21,8 @@ pub(super) fn load(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let lab = Lab::new(bench, REQUESTS, SEEDS);
     let mut section = Section::default();
     section.say(format!(
-        "Two applications (50 and 150 ms, deviation 10), Poisson ({}). Load 1 is what the worker could do at best if requests went as they come; \
+        "Two applications (50 and 150 ms, deviation 10), Poisson ({}). Load 1 is what the worker \
+         could do at best if requests went as they come; \
          with tags, batches of short requests alone do more than that.",
         lab.note()
     ));
@@ -97,7 +99,9 @@ pub(super) fn figure11(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let found = lab.measure(&cells);
     let mut section = Section::default();
     section.say(format!(
-        "Orloj's finish rate by `b`, per millisecond (figure 11): three applications, setting A, {}. The paper finds no difference; here it makes one of up to {:.3}, where the anticipated delay is no longer long against the objective.",
+        "Orloj's finish rate by `b`, per millisecond (figure 11): three applications, setting A, \
+         {}. The paper finds no difference; here it makes one of up to {:.3}, where the \
+         anticipated delay is no longer long against the objective.",
         lab.note(),
         found.chunks(rates.len()).map(range).fold(0.0, f64::max)
     ));
@@ -143,8 +147,10 @@ pub(super) fn figure12(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let policies = ["fermata", "orloj"];
     let mut section = Section::default();
     section.say(format!(
-        "Three applications, scaled down (figure 12), setting A, {}. In the simulator a decision takes no time (*cost* says how much it does); what short requests suffer from is the \
-         way: 0.1 ms from the decision to the worker, 0.05 ms for each request's input, 0.1 ms back.",
+        "Three applications, scaled down (figure 12), setting A, {}. In the simulator a decision \
+         takes no time (*cost* says how much it does); what short requests suffer from is the \
+         way: 0.1 ms from the decision to the worker, 0.05 ms for each request's input, 0.1 ms \
+         back.",
         lab.note()
     ));
     let mut panels: Vec<Box<dyn Panel>> = Vec::new();

@@ -114,13 +114,16 @@ fn remarks(rows: &[Row], measured: &[Vec<f64>]) -> String {
     let stronger = match better.is_empty() {
         true => String::new(),
         false => format!(
-            " Far better here than in the paper: {}. The paper's had no other estimate of a batch than the mean of single requests, and, of Clockwork, a worker that refuses what cannot \
+            " Far better here than in the paper: {}. The paper's had no other estimate of a batch \
+             than the mean of single requests, and, of Clockwork, a worker that refuses what \
+             cannot \
              start when it was planned; ours plan with what batches took.",
             better.join(", ")
         ),
     };
     format!(
-        "On average over the rows: {}; fermata {:.2} without and {:.2} with tags, never more than {:.3} below the best of the others.{stronger}",
+        "On average over the rows: {}; fermata {:.2} without and {:.2} with tags, never more than \
+         {:.3} below the best of the others.{stronger}",
         parts.collect::<Vec<_>>().join(", "),
         found(4),
         found(5),

@@ -86,7 +86,8 @@ fn row(name: &str, rates: &[f64]) -> Vec<String> {
     [name.to_owned()].into_iter().chain(cells).collect()
 }
 
-/// From one to eight applications, both settings: by how much the default policy is above the best of all others.
+/// From one to eight applications, both settings: by how much the default policy is above the best
+/// of all others.
 fn never_below(lab: &Lab<'_>) -> String {
     let mut table = table("tags, less the best of orloj and the fair baselines");
     let mut worst = f64::MAX;
@@ -161,7 +162,8 @@ fn static_models(lab: &Lab<'_>) -> String {
         }
     }
     format!(
-        "{}\nAsked: no difference above 0.5 %. Models without a distribution take the path that they took before: `fermata bench symphony --only targets` gives the numbers it gave.\n",
+        "{}\nAsked: no difference above 0.5 %. Models without a distribution take the path that \
+         they took before: `fermata bench symphony --only targets` gives the numbers it gave.\n",
         table.markdown()
     )
 }

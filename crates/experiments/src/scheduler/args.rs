@@ -6,21 +6,27 @@ use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
 
 const HELP: &str = "\
-Requests come in this process, to emulated GPUs, without a network or a payload; threads and clock are real. Models are \
-alike, and as fast as they must be for the GPUs to be 80 % busy in batches of 16. A rate is sustained if no more \
+Requests come in this process, to emulated GPUs, without a network or a payload; threads and clock \
+are real. Models are \
+alike, and as fast as they must be for the GPUs to be 80 % busy in batches of 16. A rate is \
+sustained if no more \
 requests are lost than in virtual time and one in a thousand.
 
 Examples:
-  fermata bench scheduler                                        the highest rate that 37 models on 1,000 GPUs sustain
+  fermata bench scheduler                                        the highest rate that 37 models \
+  on 1,000 GPUs sustain
   fermata bench scheduler --policy deferred --rate 12e6 --json   one rate
   fermata bench scheduler --models 1000 --gpus 10000 --pin
-  fermata bench scheduler --all                                  everything in docs/results/scheduler.md, about 10 minutes";
+  fermata bench scheduler --all                                  everything in \
+  docs/results/scheduler.md, about 10 minutes";
 
-/// Finds how many requests a second the scheduler takes on this machine's cores, how punctually, and at what cost.
+/// Finds how many requests a second the scheduler takes on this machine's cores, how punctually,
+/// and at what cost.
 #[derive(Debug, Arguments)]
 #[command(after_help = HELP)]
 pub(crate) struct SchedulerArgs {
-    /// How many threads have models, beside the one that has the GPUs; one less than there are cores, if not given.
+    /// How many threads have models, beside the one that has the GPUs; one less than there are
+    /// cores, if not given.
     #[arg(long, value_name = "N", env = "FERMATA_MODEL_THREADS")]
     pub(crate) model_threads: Option<usize>,
 

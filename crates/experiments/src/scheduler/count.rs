@@ -1,8 +1,8 @@
-//! Instructions of a request, counted one by one: times on shared machines say little, and many of those machines have
-//! no counters to read.
+//! Instructions of a request, counted one by one: times on shared machines say little, and many of
+//! those machines have no counters to read.
 //!
-//! The program runs itself, in virtual time and on one thread, and stops before and after the requests that count.
-//! Between the two its parent lets it go on by one instruction at a time.
+//! The program runs itself, in virtual time and on one thread, and stops before and after the
+//! requests that count. Between the two its parent lets it go on by one instruction at a time.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -21,8 +21,8 @@ const COUNTED: u64 = 1_000;
 const BEFORE_EACH: u64 = 64;
 const BEFORE_MIN: u64 = 20_000;
 
-/// Instructions for each request of this trial, with all that belongs to it: drawing it, its share of a batch, the
-/// executor's end.
+/// Instructions for each request of this trial, with all that belongs to it: drawing it, its share
+/// of a batch, the executor's end.
 pub(super) fn instructions(trial: &Trial, policy: &str) -> anyhow::Result<f64> {
     // On a thread of its own, since it is bound to a core.
     thread::scope(|scope| {

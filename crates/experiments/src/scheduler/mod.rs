@@ -92,7 +92,8 @@ fn configure(args: &SchedulerArgs) -> Result<(Trial, String), InputError> {
     ))
 }
 
-/// How many model threads: what was asked for makes no sense now and then, and then the nearest that does is taken.
+/// How many model threads: what was asked for makes no sense now and then, and then the nearest
+/// that does is taken.
 fn threads(args: &SchedulerArgs) -> usize {
     let cores = available_parallelism().map_or(1, usize::from);
     let asked = match args.model_threads {

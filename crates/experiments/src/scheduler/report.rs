@@ -116,11 +116,16 @@ pub(super) fn write(args: &SchedulerArgs, trial: &Trial) -> anyhow::Result<()> {
 
 const INTRODUCTION: &str = "# The scheduler, measured
 
-What `fermata bench scheduler --all` found: requests offered in the process as an open loop (Poisson), to emulated GPUs, without network and payload (Symphony 5.5).
-Threads and clock are real. Models are alike: a batch of b takes as long as b + 4.8 requests, scaled so that the GPUs are 80 % busy in batches of 16, the largest; the SLO is 25 ms, or
-twice what it takes to gather and run a batch, if that is longer. *Lost* are requests that were dropped because they could not be in time. *Sustained* is the highest rate at which no more
-than one in a thousand is lost beyond what virtual time loses. *Lag* is the time from the moment at which a batch could have been decided (its candidate ready, its GPU free) to the
-decision. *The machine's own* is how long threads that only look at the clock are kept from it, on the same cores just before: nobody is more punctual than that.
+What `fermata bench scheduler --all` found: requests offered in the process as an open loop \
+(Poisson), to emulated GPUs, without network and payload (Symphony 5.5).
+Threads and clock are real. Models are alike: a batch of b takes as long as b + 4.8 requests, \
+scaled so that the GPUs are 80 % busy in batches of 16, the largest; the SLO is 25 ms, or
+twice what it takes to gather and run a batch, if that is longer. *Lost* are requests that were \
+dropped because they could not be in time. *Sustained* is the highest rate at which no more
+than one in a thousand is lost beyond what virtual time loses. *Lag* is the time from the moment \
+at which a batch could have been decided (its candidate ready, its GPU free) to the
+decision. *The machine's own* is how long threads that only look at the clock are kept from it, on \
+the same cores just before: nobody is more punctual than that.
 `docs/scheduler.md` has the design, and what it was expected to cost.
 
 ";
@@ -185,7 +190,8 @@ fn idling(trial: &Trial) -> String {
         table.add(cells);
     }
     format!(
-        "## Asleep or spinning\n\nThreads that have nothing to do sleep, unless they are told to spin (`--spin`): lags of `deferred`, 37 x 1,000.\n\n{}\n",
+        "## Asleep or spinning\n\nThreads that have nothing to do sleep, unless they are told to \
+         spin (`--spin`): lags of `deferred`, 37 x 1,000.\n\n{}\n",
         table.markdown()
     )
 }
@@ -195,7 +201,8 @@ fn memory(trial: &Trial) -> String {
     const WAITING: usize = 4_000_000;
     let taken = crate::trials::scheduler::memory(trial, WAITING, || resident().unwrap_or_default());
     format!(
-        "## Memory\n\n{} requests that wait for {} models take {:.1} bytes each (at most 64 asked): the resident memory of the process, after less before.\n\n",
+        "## Memory\n\n{} requests that wait for {} models take {:.1} bytes each (at most 64 \
+         asked): the resident memory of the process, after less before.\n\n",
         grouped(WAITING as f64),
         trial.models,
         taken as f64 / WAITING as f64
@@ -212,7 +219,9 @@ fn resident() -> Option<u64> {
 /// What a request costs, by models and by GPUs.
 fn growth(trial: &Trial) -> (String, String) {
     let mut text = String::from(
-        "## Instructions of a request\n\nCounted one by one, in virtual time and on one thread: drawing the request, its way through the shard, its share of a batch in shard, mailbox and hub, the GPU's end. \
+        "## Instructions of a request\n\nCounted one by one, in virtual time and on one thread: \
+         drawing the request, its way through the shard, its share of a batch in shard, mailbox \
+         and hub, the GPU's end. \
          12,000 requests a second for each GPU.\n\n",
     );
     let count = |rules: Rules, models: usize, executors: usize| {
@@ -252,7 +261,8 @@ fn growth(trial: &Trial) -> (String, String) {
     let gpus = by("GPUs", &GPUS, &|gpus| (37, gpus));
     let models = by("models", &MODELS, &|models| (models, 1_000));
     text.push_str(&format!(
-        "37 models:\n\n{gpus}\n1,000 GPUs:\n\n{models}\n![Instructions of a request](./scheduler.svg)\n"
+        "37 models:\n\n{gpus}\n1,000 GPUs:\n\n{models}\n![Instructions of a \
+         request](./scheduler.svg)\n"
     ));
     let figure = Figure {
         title: "Instructions of a request".to_owned(),

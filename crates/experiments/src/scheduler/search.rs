@@ -32,7 +32,8 @@ pub(super) struct Measured {
     pub(super) outcome: Outcome,
     /// The share that is lost under the same load in virtual time.
     pub(super) bad_virtual: f64,
-    /// At which rate the lag was measured, and how that went: half the highest, or the one that was asked for.
+    /// At which rate the lag was measured, and how that went: half the highest, or the one that was
+    /// asked for.
     pub(super) lag_rate: f64,
     pub(super) lag: Outcome,
     /// How punctual the machine itself was, just before.

@@ -6,8 +6,8 @@ use clap::builder::FalseyValueParser;
 use super::EXPERIMENTS;
 use crate::experiment::{SuiteArgs, TraceArgs, count, list};
 
-/// Repeats the experiments of Symphony (deferred batch scheduling) in virtual time, every policy beside what the
-/// paper printed, and writes tables and pictures.
+/// Repeats the experiments of Symphony (deferred batch scheduling) in virtual time, every policy
+/// beside what the paper printed, and writes tables and pictures.
 #[derive(Debug, Arguments)]
 #[command(after_help = help())]
 pub(crate) struct SymphonyArgs {
@@ -39,7 +39,8 @@ fn help() -> String {
         "Experiments:
 {}
 
-Figure 7 takes hours. Its goodputs are kept in symphony/figure7.csv as they are found: a run that was \
+Figure 7 takes hours. Its goodputs are kept in symphony/figure7.csv as they are found: a run that \
+was \
 interrupted goes on where it stopped, and a full run keeps what --quick has found.
 
 Examples:

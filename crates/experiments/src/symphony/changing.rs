@@ -35,8 +35,10 @@ pub(super) fn figure15(bench: &Bench<'_>) -> anyhow::Result<Section> {
     section.say(introduction(&changing));
     section.say(table(&changing, &runs));
     section.say(
-        "The paper prints no numbers for this figure: it says that Symphony uses fewer GPUs when the load is low, and keeps \
-         the bad rate low while the cluster is not overloaded. Advice is that of its section 3.5: N r/(1 - r) more GPUs at a \
+        "The paper prints no numbers for this figure: it says that Symphony uses fewer GPUs when \
+         the load is low, and keeps \
+         the bad rate low while the cluster is not overloaded. Advice is that of its section 3.5: \
+         N r/(1 - r) more GPUs at a \
          bad rate r above 1 %, else N f fewer at an idle fraction f.",
     );
     if let Some(fermata) = POLICIES.iter().position(|name| *name == "fermata") {
@@ -45,7 +47,8 @@ pub(super) fn figure15(bench: &Bench<'_>) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// About what all GPUs serve in a second, averaged over the day: only for choosing how long the day is.
+/// About what all GPUs serve in a second, averaged over the day: only for choosing how long the day
+/// is.
 const DAY_RATE: f64 = 300_000.0;
 
 /// A minute so short that the day has about as many requests as wanted.
@@ -58,11 +61,15 @@ fn introduction(changing: &Changing) -> String {
     let mut names: Vec<&str> = changing.models.iter().map(|model| &model.name[..]).collect();
     names.sort_unstable();
     format!(
-        "{} models of the 1080Ti zoo on {GPUS} emulated GPUs, SLOs {:.0} to {:.0} ms. The paper's rates come from 150 hours of \
-         video that are not public; ours from the {} busiest functions of an Azure Functions day that are called in nearly every \
+        "{} models of the 1080Ti zoo on {GPUS} emulated GPUs, SLOs {:.0} to {:.0} ms. The paper's \
+         rates come from 150 hours of \
+         video that are not public; ours from the {} busiest functions of an Azure Functions day \
+         that are called in nearly every \
          minute, change, and are no single spike. A model's share of the GPU time is its \
-         function's share of the calls, flattened (to the power 0.75, so that no model takes half of all); all are scaled so that the \
-         highest half hour asks for {:.0} % of the GPUs at the best batch sizes. The day takes {:.0} s; arrivals within a minute are \
+         function's share of the calls, flattened (to the power 0.75, so that no model takes half \
+         of all); all are scaled so that the \
+         highest half hour asks for {:.0} % of the GPUs at the best batch sizes. The day takes \
+         {:.0} s; arrivals within a minute are \
          Poisson.",
         names.len(),
         changing.models.iter().map(|model| model.slo_ms).fold(f64::INFINITY, f64::min),

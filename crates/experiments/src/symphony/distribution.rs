@@ -1,4 +1,5 @@
-//! Figures 1 and 12: how large batches are and how long requests wait, at each policy's own goodput.
+//! Figures 1 and 12: how large batches are and how long requests wait, at each policy's own
+//! goodput.
 
 use fermata_chart::{Axis, Lines, Panel, Series, Shape, grouped};
 use fermata_sim::Stats;
@@ -37,7 +38,8 @@ pub(super) fn figure1(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let measured = measure(bench);
     let mut section = Section::default();
     section.say(
-        "Table 2's models on 8 GPUs, each policy at its own goodput. A quantile is over requests: half of all requests \
+        "Table 2's models on 8 GPUs, each policy at its own goodput. A quantile is over requests: \
+         half of all requests \
          were in batches of at most the median.",
     );
     for (number, (case, peaks)) in measured.iter().enumerate() {
@@ -81,7 +83,8 @@ pub(super) fn figure12(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let measured = measure(bench);
     let mut section = Section::default();
     section.say(
-        "From a request's arrival to the start of its batch, in milliseconds, of table 2's models on 8 GPUs, each policy at \
+        "From a request's arrival to the start of its batch, in milliseconds, of table 2's models \
+         on 8 GPUs, each policy at \
          its own goodput.",
     );
     for (case, peaks) in &measured {

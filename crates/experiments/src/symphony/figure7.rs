@@ -159,10 +159,14 @@ fn report(known: &[Known], all: usize, requests: u64) -> Section {
         false => String::new(),
     };
     section.say(format!(
-        "Table 1's workloads. The paper does not say how it comes to 5,880; our reading: DenseNet121, InceptionV3, ResNet50V2, \
-         VGG16, Xception and BERT (1080Ti) with the SLOs of table 1 in which two batches of two fit (23 pairs) x 8 to 64 models \
-         x 1 to 4 GPUs a model x Gamma 0.1 to 1 makes 5,796; the 35 models of table 3 once and twice each x 7 x 6 makes 84. \
-         {} requests a run, the same for all policies. Goodputs within 3 % of the best are searched to 0.5 %, lower ones to \
+        "Table 1's workloads. The paper does not say how it comes to 5,880; our reading: \
+         DenseNet121, InceptionV3, ResNet50V2, \
+         VGG16, Xception and BERT (1080Ti) with the SLOs of table 1 in which two batches of two \
+         fit (23 pairs) x 8 to 64 models \
+         x 1 to 4 GPUs a model x Gamma 0.1 to 1 makes 5,796; the 35 models of table 3 once and \
+         twice each x 7 x 6 makes 84. \
+         {} requests a run, the same for all policies. Goodputs within 3 % of the best are \
+         searched to 0.5 %, lower ones to \
          5 %, those below half of it to 10 %.{some}",
         grouped(requests as f64, 0)
     ));
@@ -303,8 +307,10 @@ fn stronger_eager(known: &[Known]) -> String {
         plain.iter().filter(|ratio| **ratio > 1.5).count() as f64 / plain.len() as f64;
     match share(1.5) < 16.0 || share(0.95) < 95.0 {
         true => format!(
-            "Our eager scheduler is stronger than the paper's: deferred is 50 % above it in {:.0} % of the workloads (paper \
-             16 %), and at least 0.95 of it in {:.0} % (paper: almost all). It shares the early drop of deferred; against eager \
+            "Our eager scheduler is stronger than the paper's: deferred is 50 % above it in {:.0} \
+             % of the workloads (paper \
+             16 %), and at least 0.95 of it in {:.0} % (paper: almost all). It shares the early \
+             drop of deferred; against eager \
              without it (`eager-prefix`) deferred is 50 % higher in {:.0} %.",
             share(1.5),
             share(0.95),

@@ -79,8 +79,10 @@ pub(super) fn figure6a(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let matrix = Matrix::measure(&bench.lab(), symphony::figure6a(), &policies);
     let mut section = Section::default();
     section.say(
-        "Ten models of one synthetic profile on 32 GPUs: alpha 1 ms, beta 1 to 15 ms, SLO 2 l(8), Poisson. The paper \
-         draws eager as a share of deferred: nearly 1 at beta/alpha 1, falling as batching gains more.",
+        "Ten models of one synthetic profile on 32 GPUs: alpha 1 ms, beta 1 to 15 ms, SLO 2 l(8), \
+         Poisson. The paper \
+         draws eager as a share of deferred: nearly 1 at beta/alpha 1, falling as batching gains \
+         more.",
     );
     section.say(matrix.table("profile"));
     section.say(matrix.findings());
@@ -162,7 +164,8 @@ pub(super) fn figure9(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let matrix = Matrix::measure(&bench.thorough_lab(), symphony::figure9(), &ALL);
     let mut section = Section::default();
     section.say(
-        "Both model zoos on 64 GPUs, equally popular, Poisson: all models, those with beta/alpha above 2 (Strong), and \
+        "Both model zoos on 64 GPUs, equally popular, Poisson: all models, those with beta/alpha \
+         above 2 (Strong), and \
          those below (Weak).",
     );
     section.say(matrix.table("zoo"));
@@ -182,7 +185,10 @@ pub(super) fn figure10(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let fewest: Vec<Vec<Option<usize>>> =
         cases.iter().map(|case| lab.fewest(&case.pool, RATE, &contenders, GPUS_MAX)).collect();
     let mut section = Section::default();
-    section.say("The fewest A100 with which every model has 99 % of its requests in time, at 15,000 requests a second.");
+    section.say(
+        "The fewest A100 with which every model has 99 % of its requests in time, at \
+                 15,000 requests a second.",
+    );
     let head = ["load", "paper"].into_iter().chain(ALL);
     let mut table = Table::new(head.chain(["bound"]));
     let mut said = Vec::new();
@@ -231,7 +237,8 @@ pub(super) fn figure11(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let matrix = Matrix::measure(&bench.lab(), symphony::figure11(), &STRONG);
     let mut section = Section::default();
     section.say(
-        "Twenty models like ResNet50 on 32 GPUs. The paper: Symphony is clearly better where SLOs are tight, Nexus is \
+        "Twenty models like ResNet50 on 32 GPUs. The paper: Symphony is clearly better where SLOs \
+         are tight, Nexus is \
          weak under bursts, and all are close where SLOs are loose.",
     );
     section.say(matrix.table("load"));
@@ -251,7 +258,8 @@ pub(super) fn figure13(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let matrix = Matrix::measure(&bench.lab(), symphony::figure13(), &STRONG);
     let mut section = Section::default();
     section.say(
-        "The right half of the figure: twenty equally popular models like ResNet50, SLO 100 ms. (The left half, the speed \
+        "The right half of the figure: twenty equally popular models like ResNet50, SLO 100 ms. \
+         (The left half, the speed \
          of the scheduler, is in `targets`.) Our clockwork has no locks, so it scales too.",
     );
     section.say(matrix.table("pool"));
@@ -263,7 +271,8 @@ pub(super) fn figure13(bench: &Bench<'_>) -> anyhow::Result<Section> {
         {
             let growth = (last / first) / (many.x / one.x);
             said.push(format!(
-                "- `{name}`: {:.1} times the GPUs give {:.1} times the goodput ({growth:.3} of linear).",
+                "- `{name}`: {:.1} times the GPUs give {:.1} times the goodput ({growth:.3} of \
+                 linear).",
                 many.x / one.x,
                 last / first
             ));
@@ -284,8 +293,10 @@ pub(super) fn figure14(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let matrix = Matrix::measure(&bench.lab(), symphony::figure14(), &policies);
     let mut section = Section::default();
     section.say(
-        "Twenty models like ResNet50 on 32 GPUs; the way from the scheduler to a GPU takes the given time (the bound that \
-         the scheduler must assume). Where it and a batch of one do not fit into the SLO, the goodput is 0.",
+        "Twenty models like ResNet50 on 32 GPUs; the way from the scheduler to a GPU takes the \
+         given time (the bound that \
+         the scheduler must assume). Where it and a batch of one do not fit into the SLO, the \
+         goodput is 0.",
     );
     section.say(matrix.table("network"));
     section.say(matrix.findings());

@@ -1,4 +1,5 @@
-//! Goodputs of several policies on several pools: the table, what can be said about it, and its pictures.
+//! Goodputs of several policies on several pools: the table, what can be said about it, and its
+//! pictures.
 
 use fermata_chart::{Axis, BarSeries, Bars, Lines, Panel, Series, grouped};
 
@@ -90,7 +91,8 @@ impl Matrix {
         }
         let eager = self.best_of(|name| EAGER.contains(&name));
         if let Some(deferred) = &deferred {
-            let what = "An ideal eager scheduler (the better of `eager` and `eager-prefix`) over `deferred`";
+            let what = "An ideal eager scheduler (the better of `eager` and `eager-prefix`) over \
+                        `deferred`";
             said.extend(range_sentence(what, &eager, deferred));
         }
         said.extend(self.factors());
@@ -111,7 +113,8 @@ impl Matrix {
                 false => "",
             };
             said.push(format!(
-                "- {}: `deferred` is {found:.2} times the best of clockwork, nexus and shepherd, where the paper has \
+                "- {}: `deferred` is {found:.2} times the best of clockwork, nexus and shepherd, \
+                 where the paper has \
                  {printed}{so}.",
                 case.name
             ));
@@ -136,7 +139,8 @@ impl Matrix {
                 };
                 let (found, printed) = (grouped(row[at], 0), grouped(printed, 0));
                 said.push(format!(
-                    "- Our `{policy}` is {word} on {}: {found} against {printed} ({ratio:.2} times).",
+                    "- Our `{policy}` is {word} on {}: {found} against {printed} ({ratio:.2} \
+                     times).",
                     case.name
                 ));
             }
@@ -144,7 +148,8 @@ impl Matrix {
             let best = baselines.copied().max_by(|a, b| a.1.total_cmp(&b.1));
             if let Some((name, printed)) = best.filter(|(_, printed)| eager > *printed) {
                 said.push(format!(
-                    "- An ideal eager scheduler reaches {} on {}, above every baseline that the paper \
+                    "- An ideal eager scheduler reaches {} on {}, above every baseline that the \
+                     paper \
                      measured (the best is {name} with {}).",
                     grouped(eager, 0),
                     case.name,
@@ -217,7 +222,8 @@ pub(super) fn paper_cell(case: &Case) -> String {
     }
 }
 
-/// From the lowest to the highest ratio, with the geometric mean; nothing, where no ratio can be taken.
+/// From the lowest to the highest ratio, with the geometric mean; nothing, where no ratio can be
+/// taken.
 fn range_sentence(what: &str, above: &[f64], below: &[f64]) -> Option<String> {
     let ratios: Vec<f64> = above
         .iter()
@@ -252,7 +258,8 @@ mod tests {
         let said = matrix.findings();
         for expected in [
             "`fermata` over the best other policy: 1.048 to 1.051",
-            "Our `clockwork` is stronger than the paper measured on ResNet50, SLO 25 ms: 4,000 against 1,358",
+            "Our `clockwork` is stronger than the paper measured on ResNet50, SLO 25 ms: 4,000 \
+             against 1,358",
             "Our `clockwork` is weaker than the paper measured on InceptionResNetV2",
             "An ideal eager scheduler reaches 4,500 on ResNet50, SLO 25 ms, above every baseline",
         ] {

@@ -52,19 +52,28 @@ type Bench<'a> = experiment::Bench<'a, SymphonyArgs>;
 
 const INTRODUCTION: &str = "# Symphony's experiments, repeated
 
-What `fermata bench symphony` found: the experiments of *Symphony: Optimized DNN Model Serving using Deferred Batch
-Scheduling* (Chen and others) in Fermata's simulator, which runs the dispatcher that serves. Every number here was
-measured by the command named below its section; `paper` is what the paper prints in its text and tables (what it only
+What `fermata bench symphony` found: the experiments of *Symphony: Optimized DNN Model Serving \
+using Deferred Batch
+Scheduling* (Chen and others) in Fermata's simulator, which runs the dispatcher that serves. Every \
+number here was
+measured by the command named below its section; `paper` is what the paper prints in its text and \
+tables (what it only
 draws is left out).
 
-- *goodput*: the highest rate, in requests a second, at which every model has at least 99 % of its requests in time.
+- *goodput*: the highest rate, in requests a second, at which every model has at least 99 % of its \
+requests in time.
 - *deferred*: Symphony's rule, with early drop. *fermata*: our default policy.
-- *clockwork, shepherd, nexus, clipper, tfserving*: our implementations of those systems' schedulers, without their
-  systems' overheads. *eager*: an ideal central scheduler that never lets an executor idle while something waits;
-  with early drop, as `deferred`, or without (*eager-prefix*). *tfserving* is untuned: it waits for 10 ms and has batches of at most 32. *timeout:25%*: a batch waits for a quarter
+- *clockwork, shepherd, nexus, clipper, tfserving*: our implementations of those systems' \
+schedulers, without their
+  systems' overheads. *eager*: an ideal central scheduler that never lets an executor idle while \
+  something waits;
+  with early drop, as `deferred`, or without (*eager-prefix*). *tfserving* is untuned: it waits \
+  for 10 ms and has batches of at most 32. *timeout:25%*: a batch waits for a quarter
   of the SLO.
-- *bound*: staggered execution under perfectly regular arrivals (Symphony 3.3, equations 1 and 2); in pools of several
-  models, every model at its largest staggered batch and the executors' time fully used. Random arrivals can be a little
+- *bound*: staggered execution under perfectly regular arrivals (Symphony 3.3, equations 1 and 2); \
+in pools of several
+  models, every model at its largest staggered batch and the executors' time fully used. Random \
+  arrivals can be a little
   above it now and then: a hundredth may be lost, and a burst fills a large batch at once.
 
 Policies see the same arrivals. Executors take exactly as long as their profile says.

@@ -34,7 +34,8 @@ pub(super) fn figure2(bench: &Bench<'_>) -> anyhow::Result<Section> {
 
     let mut section = Section::default();
     section.say(format!(
-        "Ten ResNet50 (alpha 1.053 ms, beta 5.072 ms), SLO 100 ms, on 24 GPUs, Poisson. Staggered execution is bounded by {} \
+        "Ten ResNet50 (alpha 1.053 ms, beta 5.072 ms), SLO 100 ms, on 24 GPUs, Poisson. Staggered \
+         execution is bounded by {} \
          requests a second.",
         grouped(pool.bound(), 0)
     ));
@@ -118,7 +119,8 @@ fn stronger(busy: &[f64]) -> String {
     match less.is_empty() {
         true => String::new(),
         false => format!(
-            "Our baselines are stronger than those the paper measured: at 3,000 requests a second, where it found every GPU \
+            "Our baselines are stronger than those the paper measured: at 3,000 requests a second, \
+             where it found every GPU \
              busy, they use {}.",
             less.join(", ")
         ),

@@ -272,7 +272,8 @@ fn speeds(lab: &Lab<'_>) -> String {
     table.markdown()
 }
 
-/// Nanoseconds of one run of dispatch and event loop, the arrivals drawn before, nothing but counts kept.
+/// Nanoseconds of one run of dispatch and event loop, the arrivals drawn before, nothing but counts
+/// kept.
 fn time(scenario: &Scenario, drawn: &Drawn, policy: Policy) -> f64 {
     let start = Instant::now();
     let stats = run_drawn(scenario, drawn, 1.0, policy, None);

@@ -1,7 +1,8 @@
 //! A client of the Open Inference Protocol, over HTTP and gRPC, without encryption.
 //!
-//! `Target` is where, `response` reads what comes back over HTTP without doing any IO, `http` and `grpc` make
-//! single calls. What must be fast, many requests over many connections, is in this crate's other modules.
+//! `Target` is where, `response` reads what comes back over HTTP without doing any IO, `http` and
+//! `grpc` make single calls. What must be fast, many requests over many connections, is in this
+//! crate's other modules.
 
 pub(crate) mod grpc;
 pub mod http;
@@ -52,7 +53,8 @@ impl CallError {
             Self::Unreachable(reason) => {
                 let other = target.other_hint();
                 format!(
-                    "{target} cannot be reached: {reason}; is the server running, and is this its {other}?"
+                    "{target} cannot be reached: {reason}; is the server running, and is this its \
+                     {other}?"
                 )
             }
         }

@@ -1,4 +1,5 @@
-//! Reads HTTP/1.1 responses from whatever pieces arrive. No IO; bodies are kept only where they are wanted.
+//! Reads HTTP/1.1 responses from whatever pieces arrive. No IO; bodies are kept only where they are
+//! wanted.
 
 use std::mem;
 
@@ -243,7 +244,8 @@ mod tests {
     const STREAM: &str = "HTTP/1.1 100 Continue\r\n\r\n\
         HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello\
         HTTP/1.1 503 Busy\r\ncontent-length: 15\r\nConnection: close\r\n\r\n{\"error\":\"full\"}\
-        HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n2\r\nde\r\n0\r\nT: 1\r\n\r\n\
+        HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n2\r\nde\r\n0\r\nT: \
+        1\r\n\r\n\
         HTTP/1.1 204 No Content\r\n\r\n\
         HTTP/1.0 200 OK\r\n\r\nto the end";
 

@@ -1,8 +1,9 @@
-//! Builds a graph, operator by operator. Tensors are handles whose elements and axes are known; the first axis of each is the
-//! batch, of any length, and is not among those that a shape lists.
+//! Builds a graph, operator by operator. Tensors are handles whose elements and axes are known; the
+//! first axis of each is the batch, of any length, and is not among those that a shape lists.
 //!
-//! What cannot be built is a slip of whoever writes a network down, and panics. Shapes are never computed while a network
-//! runs: every operator then stays on the device, and the whole can be captured as one graph of kernels.
+//! What cannot be built is a slip of whoever writes a network down, and panics. Shapes are never
+//! computed while a network runs: every operator then stays on the device, and the whole can be
+//! captured as one graph of kernels.
 
 mod dense;
 mod image;
@@ -71,8 +72,9 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// The deviation of weights, over the root of how many inputs are summed, with which what follows is as large as what came
-    /// in, in the mean square (He et al.): an activation takes half of it away.
+    /// The deviation of weights, over the root of how many inputs are summed, with which what
+    /// follows is as large as what came in, in the mean square (He et al.): an activation takes
+    /// half of it away.
     fn gain(self) -> f32 {
         match self {
             Self::None => 1.0,

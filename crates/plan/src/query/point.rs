@@ -20,8 +20,8 @@ impl Point {
     }
 }
 
-/// The batches of a stage within `limit`, without those for which another takes no longer and needs no more GPUs. From the
-/// fastest to the cheapest.
+/// The batches of a stage within `limit`, without those for which another takes no longer and needs
+/// no more GPUs. From the fastest to the cheapest.
 pub(super) fn front(profile: &Profile, rate: f64, budget: Budget, limit: Span) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::with_capacity(profile.max_batch().min(128));
     let per_nanosecond = rate * 1e-9;

@@ -16,7 +16,8 @@ use super::Mix;
 pub enum Change {
     /// The model with the shortest objective falls silent for a while and returns, again and again.
     Silence,
-    /// The first and the last model share their requests 90 to 10, and then 10 to 90, again and again.
+    /// The first and the last model share their requests 90 to 10, and then 10 to 90, again and
+    /// again.
     Swap,
 }
 

@@ -1,7 +1,9 @@
-//! A dispatcher that knows what every request takes: what others are held against, since nobody can know that.
+//! A dispatcher that knows what every request takes: what others are held against, since nobody can
+//! know that.
 //!
-//! It tries the batches that are worth most by a simple measure, plays each of them out to a horizon, and takes the one after which
-//! most requests are in time. It serves one model on one executor, and is as slow as it needs to be.
+//! It tries the batches that are worth most by a simple measure, plays each of them out to a
+//! horizon, and takes the one after which most requests are in time. It serves one model on one
+//! executor, and is as slow as it needs to be.
 
 use fermata_core::{ExecutorId, Growth, ModelId, Request, RequestId, Span, Time};
 use fermata_dispatch::{Action, Actions, Dispatch, DropReason, Event};
@@ -69,8 +71,8 @@ impl Clairvoyant {
         now + self.growth.latency(1, self.items[at].alone) > self.items[at].deadline
     }
 
-    /// Batches that are in time as a whole, the ones worth most first: for each longest request and size, those that
-    /// cannot wait.
+    /// Batches that are in time as a whole, the ones worth most first: for each longest request and
+    /// size, those that cannot wait.
     fn candidates(&self, now: Time, waiting: &[usize]) -> Vec<(f64, Vec<usize>)> {
         let mut by_length = waiting.to_vec();
         by_length.sort_by_key(|&at| (self.items[at].alone, at));
@@ -101,7 +103,8 @@ impl Clairvoyant {
         candidates
     }
 
-    /// How many are in time before the horizon if this batch goes now, and then always the one worth most.
+    /// How many are in time before the horizon if this batch goes now, and then always the one
+    /// worth most.
     fn play(&self, now: Time, batch: &[usize]) -> f64 {
         let (mut now, until) = (now, now + self.horizon);
         let mut waiting = self.waiting.clone();

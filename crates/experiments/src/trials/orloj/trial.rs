@@ -1,4 +1,5 @@
-//! One worker under a load of requests that differ in length, and how many of them it finishes in time.
+//! One worker under a load of requests that differ in length, and how many of them it finishes in
+//! time.
 
 use std::sync::Arc;
 
@@ -21,8 +22,8 @@ pub struct Setting {
     pub name: &'static str,
     /// How batches grow.
     pub growth: Growth,
-    /// The arrival rate over the best that the worker could do: the most requests that batches of any size, of requests as they come,
-    /// finish on average.
+    /// The arrival rate over the best that the worker could do: the most requests that batches of
+    /// any size, of requests as they come, finish on average.
     pub load: f64,
 }
 
@@ -63,7 +64,8 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// So many requests, with an objective of so many times the 99th percentile of what they take alone.
+    /// So many requests, with an objective of so many times the 99th percentile of what they take
+    /// alone.
     pub fn new(alone: &Alone, setting: Setting, times_p99: f64, count: usize, seed: u64) -> Self {
         let measured = alone.draw(MEASURED, seed.wrapping_mul(2) + 1);
         let mut sorted: Vec<Span> = measured.iter().map(|&(span, _)| span).collect();
@@ -174,7 +176,8 @@ impl Trial {
         }
     }
 
-    /// Where ranges of lengths end: each has about as many requests as any other, and equal ones are in one range.
+    /// Where ranges of lengths end: each has about as many requests as any other, and equal ones
+    /// are in one range.
     fn ranges(&self) -> Vec<Span> {
         let mut sorted: Vec<Span> = self.measured.iter().map(|&(span, _)| span).collect();
         sorted.sort_unstable();

@@ -1,5 +1,5 @@
-//! A pool under an offered load, to see how much it carries: real threads and clocks, emulated executors and requests
-//! without a network or a payload (Symphony 5.5).
+//! A pool under an offered load, to see how much it carries: real threads and clocks, emulated
+//! executors and requests without a network or a payload (Symphony 5.5).
 
 mod executors;
 mod offered;
@@ -78,8 +78,8 @@ const STEP: f64 = 24.0;
 const TURN: usize = 512;
 
 impl Trial {
-    /// The model of all: as fast as the executors need to be for the rate, and an SLO that leaves time to gather a
-    /// batch, to wait and to run.
+    /// The model of all: as fast as the executors need to be for the rate, and an SLO that leaves
+    /// time to gather a batch, to wait and to run.
     pub fn spec(&self) -> ModelSpec {
         let cost = BUSY * self.executors as f64 / self.rate;
         let slope = cost * MAX_BATCH as f64 / (MAX_BATCH as f64 + FIXED);
@@ -127,8 +127,8 @@ impl Trial {
         gather(sides, began.elapsed())
     }
 
-    /// Runs it on this thread, in steps of virtual time: the same instructions each time. After each step `look` is
-    /// told how many requests have come.
+    /// Runs it on this thread, in steps of virtual time: the same instructions each time. After
+    /// each step `look` is told how many requests have come.
     pub fn run_in_steps(&self, mut look: impl FnMut(u64)) -> Outcome {
         let step = self.step();
         let (mut rank, mut executors, mut sides) = self.parts(&Arc::default());
@@ -144,7 +144,8 @@ impl Trial {
         gather(sides, Duration::from_nanos(now.0))
     }
 
-    /// As long as a turn takes under load; but a batch takes some twenty of them, or they would wait for the steps.
+    /// As long as a turn takes under load; but a batch takes some twenty of them, or they would
+    /// wait for the steps.
     fn step(&self) -> Span {
         let turn = Span::from_secs(STEP / self.rate);
         let spec = self.spec();
@@ -241,8 +242,8 @@ impl ModelSide {
             requests += 1;
             let (model, request) = self.offered.take(self.slo);
             if now - request.arrival > self.behind {
-                // Who is taken this late would only go in a small batch, if at all, and cost the more: a thread that
-                // has fallen behind would never catch up.
+                // Who is taken this late would only go in a small batch, if at all, and cost the
+                // more: a thread that has fallen behind would never catch up.
                 self.dropped += 1;
                 continue;
             }

@@ -1,5 +1,5 @@
-//! How long the machine takes the cores away from threads that do nothing but look at the clock: no scheduler on it can
-//! be more punctual.
+//! How long the machine takes the cores away from threads that do nothing but look at the clock: no
+//! scheduler on it can be more punctual.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,7 +37,8 @@ pub fn stalls(threads: usize, length: Duration) -> Stalls {
     Stalls { p99: quantile(&gaps, all, 0.01), p9999: quantile(&gaps, all, 0.0001) }
 }
 
-/// The wait that a share of all moments exceeds: of a gap, all that comes more than so long before its end.
+/// The wait that a share of all moments exceeds: of a gap, all that comes more than so long before
+/// its end.
 fn quantile(gaps: &[Duration], all: Duration, share: f64) -> Duration {
     let (mut low, mut high) = (Duration::ZERO, gaps.iter().max().copied().unwrap_or_default());
     for _ in 0..40 {

@@ -176,7 +176,8 @@ pub fn figure13() -> Vec<Case> {
     [16, 32, 64, 128, 256, 512].map(case).into()
 }
 
-/// Twenty models like ResNet50 on 32 executors, by SLO and by the way from the scheduler to the executors.
+/// Twenty models like ResNet50 on 32 executors, by SLO and by the way from the scheduler to the
+/// executors.
 pub fn figure14() -> Vec<Case> {
     let near = [0.0, 0.02, 0.033, 0.05, 0.075, 0.1];
     let far = [0.0, 1.0, 3.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0];

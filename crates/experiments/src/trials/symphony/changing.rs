@@ -1,7 +1,7 @@
 //! Figure 15: a load that changes over the day, on 512 executors.
 //!
-//! The paper's rates come from videos that are not public; ours are calls a minute of the Azure Functions trace,
-//! a function for each model.
+//! The paper's rates come from videos that are not public; ours are calls a minute of the Azure
+//! Functions trace, a function for each model.
 
 use std::collections::BTreeSet;
 
@@ -27,21 +27,22 @@ pub struct Changing {
     pub demand: Vec<f64>,
 }
 
-/// The executors that the highest half hour would keep busy at the best, over those there are: enough to be
-/// overloaded for a while.
+/// The executors that the highest half hour would keep busy at the best, over those there are:
+/// enough to be overloaded for a while.
 pub const OFFERED_PEAK: f64 = 1.1;
 const WHILE_MINUTES: usize = 30;
 
 const MODELS: usize = 24;
-/// A well-behaved function is called in nearly every minute, changes over the day, and is no single spike.
+/// A well-behaved function is called in nearly every minute, changes over the day, and is no single
+/// spike.
 const ACTIVE_MINUTES: f64 = 0.95;
 const DEVIATION_MIN: f64 = 0.1;
 const PEAK_TO_MEAN_MAX: f64 = 4.0;
 /// Calls to this power are popularity: as they are, one model would take half of all executors.
 const FLATTENED: f64 = 0.75;
 
-/// The busiest well-behaved functions drive as many models of the 1080Ti zoo; the more calls, the more executor time
-/// is asked for, whatever the model. A recorded minute takes `minute`.
+/// The busiest well-behaved functions drive as many models of the 1080Ti zoo; the more calls, the
+/// more executor time is asked for, whatever the model. A recorded minute takes `minute`.
 pub fn changing_load(counts: &Counts, executors: usize, minute: Span, seed: u64) -> Changing {
     let mut functions: Vec<&FunctionCounts> =
         counts.functions.iter().filter(|function| well_behaved(function)).collect();
@@ -99,8 +100,8 @@ pub fn changing_load(counts: &Counts, executors: usize, minute: Span, seed: u64)
 
 const TABLE: usize = 1 << 18;
 
-/// The requests of one call: so many that, in batches of half the SLO, the model's executor time is `level` times
-/// its function's flattened popularity.
+/// The requests of one call: so many that, in batches of half the SLO, the model's executor time is
+/// `level` times its function's flattened popularity.
 fn factor(function: &FunctionCounts, model: &Model, level: f64) -> f64 {
     let profile = model.profile();
     let batch = profile.largest_within(Span::from_ms(model.slo_ms / 2.0)).max(1);
@@ -171,8 +172,8 @@ impl Interval {
         if offered > 0 { 1.0 - in_time as f64 / offered as f64 } else { 0.0 }
     }
 
-    /// How many of `executors` to add, or to remove if it is negative (Symphony 3.5): `N r / (1 - r)` more at a
-    /// bad rate above what is allowed, else fewer by those that are idle.
+    /// How many of `executors` to add, or to remove if it is negative (Symphony 3.5): `N r / (1 -
+    /// r)` more at a bad rate above what is allowed, else fewer by those that are idle.
     pub fn advice(&self, executors: usize) -> f64 {
         // The paper's advice knows of idleness only.
         let (bad, busy) = (self.bad_rate(), self.busy.min(1.0));

@@ -1,8 +1,9 @@
 //! The synthetic workloads of table 1 and figure 7, and a search that spends little on each.
 //!
-//! The paper does not say how it comes to 5,880. Our reading: every (model, SLO) of table 1 in which two batches
-//! of two fit into the SLO, 23 of them, with 6 numbers of models, 7 ratios of executors to models and 6 shapes,
-//! makes 5,796; the 35 models of table 3, once and twice each, with the same ratios and shapes, makes 84 more.
+//! The paper does not say how it comes to 5,880. Our reading: every (model, SLO) of table 1 in
+//! which two batches of two fit into the SLO, 23 of them, with 6 numbers of models, 7 ratios of
+//! executors to models and 6 shapes, makes 5,796; the 35 models of table 3, once and twice each,
+//! with the same ratios and shapes, makes 84 more.
 
 use fermata_dispatch::Policy;
 use fermata_sim::{Drawn, passes_drawn};
@@ -20,8 +21,8 @@ pub struct Workload {
     pub pool: Pool,
 }
 
-/// Who takes part, the one that is compared last: the others are then measured precisely where they are near the
-/// best of themselves, whatever the last one does.
+/// Who takes part, the one that is compared last: the others are then measured precisely where they
+/// are near the best of themselves, whatever the last one does.
 pub const GRID_POLICIES: [&str; 13] = [
     "deferred",
     "eager",
@@ -38,7 +39,8 @@ pub const GRID_POLICIES: [&str; 13] = [
     "fermata",
 ];
 
-/// Requests of one run: some 5,000 for each of 64 models, so that its hundredth is known to a tenth.
+/// Requests of one run: some 5,000 for each of 64 models, so that its hundredth is known to a
+/// tenth.
 pub const GRID_REQUESTS: u64 = 300_000;
 
 const MODELS: [&str; 6] = ["DenseNet121", "InceptionV3", "ResNet50V2", "VGG16", "Xception", "BERT"];
@@ -88,8 +90,8 @@ pub fn grid() -> Vec<Workload> {
 /// The numbers of an even sample of so many workloads: one from each stretch of equal length.
 pub fn sample(count: usize, all: usize) -> Vec<usize> {
     let count = count.min(all);
-    // The workloads repeat with a period of 42 (ratios and shapes), and a constant step would meet few of those.
-    // Multiples of the golden ratio wander evenly through the stretches.
+    // The workloads repeat with a period of 42 (ratios and shapes), and a constant step would meet
+    // few of those. Multiples of the golden ratio wander evenly through the stretches.
     let within = |at: usize| (0.5 + at as f64 * 0.618_033_988_749_895).fract();
     let number = |at: usize| ((at as f64 + within(at)) * all as f64 / count as f64) as usize;
     let mut numbers: Vec<usize> = (0..count).map(number).collect();
@@ -98,8 +100,8 @@ pub fn sample(count: usize, all: usize) -> Vec<usize> {
     numbers
 }
 
-/// A policy that fails at this share of the best one's goodput is out of the question: how far it is behind is
-/// told roughly, and more roughly if it is far.
+/// A policy that fails at this share of the best one's goodput is out of the question: how far it
+/// is behind is told roughly, and more roughly if it is far.
 const NEAR: f64 = 0.97;
 const PRECISELY: f64 = 0.005;
 const ROUGHLY: f64 = 0.05;
@@ -158,7 +160,8 @@ fn search_anywhere(passes: impl Fn(f64) -> bool, likely: f64) -> f64 {
     halve(passes, low, high, PRECISELY)
 }
 
-/// The highest rate that passes: precisely, if it is near `best` or above, roughly and by a part of the run below.
+/// The highest rate that passes: precisely, if it is near `best` or above, roughly and by a part of
+/// the run below.
 fn search_near(passes: impl Fn(f64) -> bool, passes_part: impl Fn(f64) -> bool, best: f64) -> f64 {
     if passes(NEAR * best) {
         return match passes(best) {

@@ -65,8 +65,8 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// Policies by their names, which are ours: a wrong one is a mistake of this program. The papers ask how few
-    /// executors are enough, so that spare ones can be given away.
+    /// Policies by their names, which are ours: a wrong one is a mistake of this program. The
+    /// papers ask how few executors are enough, so that spare ones can be given away.
     pub fn all(names: &[&'static str]) -> Vec<Self> {
         let parse = |name: &str| -> Policy {
             name.parse().expect("an experiment names policies that exist")
@@ -88,7 +88,8 @@ impl Lab<'_> {
         self.goodputs_on(&[pool], contenders).pop().unwrap_or_default()
     }
 
-    /// The goodput of each policy (inner) on each pool (outer): all searches are spread over the threads at once.
+    /// The goodput of each policy (inner) on each pool (outer): all searches are spread over the
+    /// threads at once.
     pub fn goodputs_on(&self, pools: &[&Pool], contenders: &[Contender]) -> Vec<Vec<f64>> {
         let prepared: Vec<OnceLock<Scenario>> = pools.iter().map(|_| OnceLock::new()).collect();
         let jobs: Vec<(usize, Policy)> = (0..pools.len())
@@ -105,7 +106,8 @@ impl Lab<'_> {
         found.chunks(contenders.len().max(1)).map(<[f64]>::to_vec).collect()
     }
 
-    /// The goodput of each policy, with what happens at exactly that rate. `None`, where there is no goodput.
+    /// The goodput of each policy, with what happens at exactly that rate. `None`, where there is
+    /// no goodput.
     pub fn at_goodput(&self, pool: &Pool, contenders: &[Contender]) -> Vec<Option<(f64, Stats)>> {
         let scenario = self.scenario(pool);
         let search = Search { guess: Some(scenario.rate()), precision: self.effort.precision };
@@ -116,7 +118,8 @@ impl Lab<'_> {
         })
     }
 
-    /// The fewest executors with which each policy serves this rate. `None`, if `most` are not enough.
+    /// The fewest executors with which each policy serves this rate. `None`, if `most` are not
+    /// enough.
     pub fn fewest(
         &self,
         pool: &Pool,

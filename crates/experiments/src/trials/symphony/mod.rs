@@ -1,7 +1,8 @@
-//! Symphony's experiments (Chen and others), as values: which pools, loads and policies, and what is measured.
+//! Symphony's experiments (Chen and others), as values: which pools, loads and policies, and what
+//! is measured.
 //!
-//! Nothing is printed or written here, and no clock is read: whoever renders the results says how long they
-//! took. Every experiment can be made as small as a test needs.
+//! Nothing is printed or written here, and no clock is read: whoever renders the results says how
+//! long they took. Every experiment can be made as small as a test needs.
 
 mod cases;
 mod changing;

@@ -100,8 +100,8 @@ mod tests {
         assert_eq!((older.len(), newer.len()), (35, 37));
         assert_eq!(find(&newer, "ResNet50"), Model::new("ResNet50", 0.268, 5.172, 20.0));
         for model in older.iter().chain(&newer) {
-            // Appendix C: every model can run with a batch of at least four. SLOs are rounded to whole
-            // milliseconds and at least 20 there.
+            // Appendix C: every model can run with a batch of at least four. SLOs are rounded to
+            // whole milliseconds and at least 20 there.
             assert!(model.latency_ms(4) < model.slo_ms, "{model:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! A pool of executors with its models, the load on it, and the most that staggered execution could do.
+//! A pool of executors with its models, the load on it, and the most that staggered execution could
+//! do.
 
 use fermata_core::{ClassId, Profile, Span, Table};
 use fermata_dispatch::Network;
@@ -56,15 +57,15 @@ impl Pool {
         if bound > 0.0 { LIKELY_SHARE * bound } else { self.executors as f64 }
     }
 
-    /// The fewest requests that say anything: in a shorter run the executors could serve all of them in time at
-    /// any rate.
+    /// The fewest requests that say anything: in a shorter run the executors could serve all of
+    /// them in time at any rate.
     pub fn requests_min(&self) -> u64 {
         let slo_ms = self.models.iter().map(|model| model.slo_ms).fold(0.0, f64::max);
         (SLOS_MIN * slo_ms / 1e3 * self.bound()) as u64
     }
 
-    /// A run of so many requests at a total rate, from gaps drawn here: clones share them, so that policies
-    /// and rates are compared on the same random numbers.
+    /// A run of so many requests at a total rate, from gaps drawn here: clones share them, so that
+    /// policies and rates are compared on the same random numbers.
     pub fn scenario(&self, rate: f64, requests: u64, seed: u64) -> Scenario {
         let shares = self.popularity.shares(self.models.len());
         let loads = self.models.iter().zip(shares).enumerate().map(|(number, (model, share))| {
@@ -85,12 +86,13 @@ impl Pool {
         }
     }
 
-    /// The highest rate of staggered execution (Symphony 3.3, equations 1 and 2). Each model's batch is the
-    /// largest with which `l(b)` and the wait of its first request for its last fit into the SLO; all of them
-    /// together may take the time of all executors. For one model on `N` executors that is the paper's
-    /// `(1 + 1/N) l(b) <= SLO` at the rate `N b / l(b)`, except that the wait ends with the last arrival. It is
-    /// a bound for regular arrivals: random ones mostly do worse, but the hundredth that may be lost, and bursts
-    /// that fill large batches at once, let them do a little better now and then.
+    /// The highest rate of staggered execution (Symphony 3.3, equations 1 and 2). Each model's
+    /// batch is the largest with which `l(b)` and the wait of its first request for its last fit
+    /// into the SLO; all of them together may take the time of all executors. For one model on `N`
+    /// executors that is the paper's `(1 + 1/N) l(b) <= SLO` at the rate `N b / l(b)`, except that
+    /// the wait ends with the last arrival. It is a bound for regular arrivals: random ones mostly
+    /// do worse, but the hundredth that may be lost, and bursts that fill large batches at once,
+    /// let them do a little better now and then.
     pub fn bound(&self) -> f64 {
         let reaches: Vec<Option<Reach>> =
             self.models.iter().map(|model| Reach::new(model, self.network)).collect();
@@ -142,8 +144,8 @@ impl Reach {
     }
 }
 
-/// The rate of executors that know nothing of each other (Symphony 5.3): a request waits for a whole batch, so
-/// `2 l(b) <= SLO`.
+/// The rate of executors that know nothing of each other (Symphony 5.3): a request waits for a
+/// whole batch, so `2 l(b) <= SLO`.
 pub fn uncoordinated(model: &Model, executors: usize) -> f64 {
     let batch = ((model.slo_ms / 2.0 - model.beta_ms) / model.alpha_ms).floor();
     if batch >= 1.0 {

@@ -1,5 +1,5 @@
-//! What happens below and above the peak: goodput and utilisation against the offered load, and a request that
-//! comes alone.
+//! What happens below and above the peak: goodput and utilisation against the offered load, and a
+//! request that comes alone.
 
 use fermata_core::{ClassId, Span, Time};
 use fermata_dispatch::{Network, Policy};
@@ -41,7 +41,8 @@ pub fn sweep(lab: &Lab<'_>, pool: &Pool, asked: &[(Contender, Vec<f64>)]) -> Vec
 
 fn load_point(scenario: &Scenario, policy: Policy, rate: f64, seconds: f64) -> LoadPoint {
     let mut scenario = scenario.scaled(rate / scenario.rate());
-    // By time, not by count: the last arrivals of an overloaded run would come too soon to be counted.
+    // By time, not by count: the last arrivals of an overloaded run would come too soon to be
+    // counted.
     scenario.end = End::At(Time::START + Span::from_secs(seconds));
     let stats = run(&scenario, policy);
     let total = stats.total();
