@@ -5,12 +5,10 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args as Arguments, CommandFactory, FromArgMatches, Parser, Subcommand};
 use fermata_dispatch::{Policy, Spare};
+use fermata_experiments::BenchArgs;
+use fermata_load::LoadArgs;
 
-use crate::bench::{
-    GpuArgs, GpuletArgs, LatencyArgs, MixesArgs, NexusArgs, OrlojArgs, SchedulerArgs, SymphonyArgs,
-};
 use crate::gpu_worker::GpuWorkerArgs;
-use crate::load::LoadArgs;
 use crate::make_model::MakeModelArgs;
 use crate::models::ModelsArgs;
 use crate::plan::PlanArgs;
@@ -20,8 +18,8 @@ use crate::serve::ServeArgs;
 use crate::shares::SharesArgs;
 use crate::top::TopArgs;
 
-/// Serves deep neural networks under latency objectives, holding each batch for exactly as long as its deadlines
-/// allow.
+/// Serves deep neural networks under latency objectives, holding each batch for exactly as long as
+/// its deadlines allow.
 #[derive(Debug, Parser)]
 #[command(name = "fermata", version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -38,8 +36,8 @@ impl Args {
     }
 }
 
-/// Takes a negative number for the value of an option, which then says by its own name what is wrong with it; else it
-/// is an unknown option.
+/// Takes a negative number for the value of an option, which then says by its own name what is
+/// wrong with it; else it is an unknown option.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command.mut_subcommands(with_negative_numbers).mut_args(|arg| match arg.get_action() {
         ArgAction::Set | ArgAction::Append if !arg.is_positional() => {
@@ -80,25 +78,6 @@ const EXAMPLES: &str = "Examples:
   fermata shares http://localhost:8000 40,60          cut its GPU into two shares
   fermata top http://localhost:8000                   what it does, live
   fermata bench symphony --quick                      the paper's experiments, roughly";
-
-/// Repeats published experiments, measures the scheduler, and writes what comes out.
-#[derive(Debug, Arguments)]
-pub(crate) struct BenchArgs {
-    #[command(subcommand)]
-    pub(crate) suite: Suite,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Suite {
-    Gpu(GpuArgs),
-    Gpulet(GpuletArgs),
-    Latency(LatencyArgs),
-    Mixes(MixesArgs),
-    Nexus(NexusArgs),
-    Orloj(OrlojArgs),
-    Scheduler(SchedulerArgs),
-    Symphony(SymphonyArgs),
-}
 
 /// Simulates a load on a pool of GPUs, in virtual time, with the scheduler that serves.
 #[derive(Debug, Arguments)]
@@ -149,13 +128,13 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "N", env = "FERMATA_SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Search for the highest total rate, in the same mix, at which every model has 99 % of its requests
-    /// in time, and report a run at that rate.
+    /// Search for the highest total rate, in the same mix, at which every model has 99 % of its
+    /// requests in time, and report a run at that rate.
     #[arg(long, env = "FERMATA_GOODPUT", value_parser = FalseyValueParser::new())]
     pub(crate) goodput: bool,
 
-    /// Search for the fewest GPUs with which every model has 99 % of its requests in time, and report a
-    /// run with that many.
+    /// Search for the fewest GPUs with which every model has 99 % of its requests in time, and
+    /// report a run with that many.
     #[arg(long, env = "FERMATA_MIN_GPUS", value_parser = FalseyValueParser::new())]
     pub(crate) min_gpus: bool,
 
@@ -174,8 +153,10 @@ fn sim_help() -> String {
         "Policies: {policies}; fermata:release is fermata with --spare release; \
          fermata:fixed keeps its rules where fermata compares them with others; \
          timeout:5ms or timeout:20% (of the SLO) waits that long; \
-         deferred-prefix, eager-prefix and timeout:...-prefix gather without early drop; tfserving:5ms,32 \
-         takes a timeout and a largest batch, orloj:0.001 the rate of the anticipated delay per millisecond.
+         deferred-prefix, eager-prefix and timeout:...-prefix gather without early drop; \
+         tfserving:5ms,32 \
+         takes a timeout and a largest batch, orloj:0.001 the rate of the anticipated delay per \
+         millisecond.
 
 The file:
   gpus = 8
@@ -190,15 +171,19 @@ The file:
   name = \"resnet50\"
   alpha_ms = 1.053           # a batch of b takes alpha b + beta;
   beta_ms = 5.072            # or latency_ms = [6.1, 7.2, ...] by batch;
-                             # or profile = \"FILE\", as fermata profile --json or fermata bench gpu wrote it
+                             # or profile = \"FILE\", as fermata profile --json or fermata bench \
+                             gpu wrote it
   slo_ms = 25
   rate = 5000                # requests a second; of each copy
   arrivals = \"poisson\"       # \"gamma:0.2\", \"uniform\", \"trace:FILE\"
   copies = 1                 # optional: named resnet50-1, resnet50-2, ...
-  [[model.alone]]            # in place of latencies, for a model whose run time depends on the input: what
+  [[model.alone]]            # in place of latencies, for a model whose run time depends on the \
+  input: what
   mean_ms = 50               # requests of one application take alone; several of these are several
-  deviation_ms = 10          # applications, with these shares. With growth = {{ fixed_ms = 0, base = 0.8, each = 0.2 }}
-  share = 1                  # a batch of b takes fixed + (base + each b) times its longest request; max_batch = 16;
+  deviation_ms = 10          # applications, with these shares. With growth = {{ fixed_ms = 0, \
+  base = 0.8, each = 0.2 }}
+  share = 1                  # a batch of b takes fixed + (base + each b) times its longest \
+  request; max_batch = 16;
                              # tags = false: the scheduler is not told the application of a request
   [[fault]]                  # optional
   at_s = 20
@@ -206,7 +191,8 @@ The file:
   kind = \"slow\"              # \"crash\", \"join\", \"leave\"
   factor = 2                 # of \"slow\"
 
-A trace has one arrival a line, in seconds or as a date and time. It is replayed, again and again, at \
+A trace has one arrival a line, in seconds or as a date and time. It is replayed, again and again, \
+at \
 the given rate, or as recorded where there is none.
 
 Examples:

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use fermata_engine::Gpu;
 use fermata_engine::cuda::Workers;
+use fermata_experiments::GpuAccess;
+use fermata_files::{InputError, in_one_line};
+use fermata_server::gpu::NETWORK;
 
-use crate::client::in_one_line;
-use crate::input::InputError;
 use crate::serve::gpu_library_folders;
+
+/// What `fermata bench gpu` is told of this program.
+pub(crate) const ACCESS: GpuAccess = GpuAccess { find, network: NETWORK };
 
 /// A GPU by its number, and what starts workers on it.
 pub(crate) fn find(number: usize) -> Result<(Arc<Workers>, Gpu), InputError> {

@@ -1,11 +1,11 @@
-//! `fermata gpu-worker`: the process behind a seat on a GPU. The server starts it; nobody else does.
+//! `fermata gpu-worker`: the process behind a seat on a GPU. The server starts it; nobody else
+//! does.
 
 use std::path::PathBuf;
 
 use clap::Args as Arguments;
 use fermata_engine::cuda;
-
-use crate::output;
+use fermata_files::output;
 
 /// Runs batches on a GPU for the server that started it, over its standard input.
 #[derive(Debug, Arguments)]

@@ -1,33 +1,27 @@
 //! The command line of Fermata: arguments, files and pictures around simulator and server.
 //!
-//! Nothing is decided here. Input is checked whole before anything runs, results are rendered whole before
-//! anything is written, and an error is printed once, in one line.
+//! Nothing is decided here. Input is checked whole before anything runs, results are rendered whole
+//! before anything is written, and an error is printed once, in one line.
 
 mod args;
-mod bench;
-pub mod chart;
-mod client;
 mod gpu;
 mod gpu_worker;
 mod input;
-mod load;
 mod make_model;
 mod models;
-mod output;
 mod plan;
 mod profile;
 mod replay;
 mod serve;
 mod shares;
 mod sim;
-mod stolen;
-mod table;
 mod top;
 
 use std::process::ExitCode;
 
+use fermata_files::InputError;
+
 use crate::args::{Args, Command};
-use crate::input::InputError;
 
 /// Bad input, as opposed to a failure of ours or of the machine's.
 const BAD_INPUT: u8 = 2;
@@ -41,9 +35,9 @@ pub fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let result = match &args.command {
-        Command::Bench(args) => bench::run(args),
+        Command::Bench(args) => fermata_experiments::run(args, &gpu::ACCESS),
         Command::GpuWorker(args) => gpu_worker::run(args),
-        Command::Load(args) => load::run(args),
+        Command::Load(args) => fermata_load::run(args),
         Command::MakeModel(args) => make_model::run(args),
         Command::Models(args) => models::run(args),
         Command::Plan(args) => plan::run(args),

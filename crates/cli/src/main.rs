@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-// A request is allocated on one thread and freed on another, which the system's allocator is slow at.
+// A request is allocated on one thread and freed on another, which the system's allocator is slow
+// at.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,6 +1,6 @@
-//! `fermata bench symphony` and `fermata bench nexus` at sizes that say nothing about policies: sections, pictures,
-//! resuming, bad input; a few runs of `fermata bench mixes` and `fermata bench latency`;
-//! `fermata bench gpu` where there is no such GPU.
+//! `fermata bench symphony` and `fermata bench nexus` at sizes that say nothing about policies:
+//! sections, pictures, resuming, bad input; a few runs of `fermata bench mixes` and `fermata bench
+//! latency`; `fermata bench gpu` where there is no such GPU.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -140,7 +140,8 @@ fn numbers(batches: &[Vec<Outputs>]) -> Vec<f32> {
     tensors.flat_map(|tensor| tensor.data.chunks_exact(4).map(number)).collect()
 }
 
-/// Kernels that were captured for one size must still be there when others were run: cuDNN unloads some.
+/// Kernels that were captured for one size must still be there when others were run: cuDNN unloads
+/// some.
 #[test]
 fn networks_compute_the_same_at_every_size_in_any_order() {
     let Some(machine) = machine() else { return };
@@ -163,7 +164,8 @@ fn networks_compute_the_same_at_every_size_in_any_order() {
     }
 }
 
-/// What is loaded runs on while its seat makes ready for a share, whether it takes that share in the end or another.
+/// What is loaded runs on while its seat makes ready for a share, whether it takes that share in
+/// the end or another.
 #[test]
 fn a_seat_that_makes_ready_for_a_share_runs_on_and_may_take_another() {
     let Some(machine) = machine() else { return };

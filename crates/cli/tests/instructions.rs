@@ -1,9 +1,11 @@
-//! What a request costs the scheduler, in instructions: the one number that a shared machine does not change. A change
-//! that makes it dearer fails here, and either is mended or raises the limit and says why.
+//! What a request costs the scheduler, in instructions: the one number that a shared machine does
+//! not change. A change that makes it dearer fails here, and either is mended or raises the limit
+//! and says why.
 
 use std::process::Command;
 
-/// Instructions of the development profile, which checks overflows, with a tenth of room for other compilers.
+/// Instructions of the development profile, which checks overflows, with a tenth of room for other
+/// compilers.
 const LIMITS: [(&str, f64); 3] =
     [("deferred", 820.0), ("fermata", 900.0), ("fermata:release", 900.0)];
 

@@ -86,7 +86,8 @@ fn what_is_there_is_not_written_over_unless_asked() {
     folder.write("models/lenet/fermata.toml", "slo_ms = 7");
     assert_eq!(
         refused(&folder.fermata(&models)),
-        "error: --repository: models/lenet/fermata.toml: is there already (--force writes over it)\n"
+        "error: --repository: models/lenet/fermata.toml: is there already (--force writes over \
+         it)\n"
     );
     assert!(!folder.path("models/lenet/1").exists());
     // Without an objective the one that is there stays.

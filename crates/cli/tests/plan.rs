@@ -317,11 +317,13 @@ fn on_shares(l2: f64) -> String {
         let latency = |batch: f64| format!("{}", 2.0 + batch * 100.0 / percent);
         let table = [1.0, 4.0, 8.0].map(latency).join(", ");
         format!(
-            r#"{{"percent": {percent}, "multiprocessors": 1, "median_ms": [{table}], "tail_ms": [{table}]}}"#
+            r#"{{"percent": {percent}, "multiprocessors": 1, "median_ms": [{table}],
+                "tail_ms": [{table}]}}"#
         )
     };
     format!(
-        r#"{{"format": 1, "model": "net", "device": "a GPU", "multiprocessors": 100, "precision": "fp16",
+        r#"{{"format": 1, "model": "net", "device": "a GPU", "multiprocessors": 100,
+        "precision": "fp16",
             "batches": [1, 4, 8], "shares": [{}, {}], "usage": {{"l2": {l2}, "dram": 0.1}}}}"#,
         row(20.0),
         row(100.0)
@@ -338,7 +340,8 @@ fn profiles_by_share_tell_how_models_do_on_shares_and_beside_each_other() {
     std::fs::create_dir(folder.path("gpu")).unwrap();
     let demand = |name: &str| {
         format!(
-            "[[demand]]\nmodel = \"{name}\"\nprofile = \"gpu/{name}.json\"\nslo_ms = 15\nrate = 20\narrivals = \"uniform\"\n"
+            "[[demand]]\nmodel = \"{name}\"\nprofile = \"gpu/{name}.json\"\nslo_ms = 15\nrate = \
+             20\narrivals = \"uniform\"\n"
         )
     };
     folder.write("plan.toml", &(demand("a") + &demand("b")));
@@ -386,7 +389,8 @@ fn of_two_files_of_neighbours_one_must_be_named() {
         folder.write(&format!("{name}/net.json"), &on_shares(0.1));
         folder.write(&format!("{name}/interference.json"), LOUD);
         file += &format!(
-            "[[demand]]\nmodel = \"{name}\"\nprofile = \"{name}/net.json\"\nslo_ms = 30\nrate = 20\n"
+            "[[demand]]\nmodel = \"{name}\"\nprofile = \"{name}/net.json\"\nslo_ms = 30\nrate = \
+             20\n"
         );
     }
     folder.write("plan.toml", &file);

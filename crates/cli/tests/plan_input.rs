@@ -1,4 +1,5 @@
-//! Bad input to `fermata plan`: one line that names file, key and reason, exit code 2, and nothing written.
+//! Bad input to `fermata plan`: one line that names file, key and reason, exit code 2, and nothing
+//! written.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

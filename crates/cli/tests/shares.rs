@@ -22,7 +22,8 @@ fn shares_are_listed_and_cut_anew() {
     let folder = Folder::new();
     let listed = String::from_utf8(folder.fermata(&["shares", &url]).stdout).unwrap();
     let lines: Vec<&str> = listed.lines().collect();
-    let head = "GPU 0: NVIDIA H200, 2.0 of 140.0 GiB, 2 of 3 seats in use, 1 restarts, cut by plan, last re-cut in 3.2 ms";
+    let head = "GPU 0: NVIDIA H200, 2.0 of 140.0 GiB, 2 of 3 seats in use, 1 restarts, cut by \
+                plan, last re-cut in 3.2 ms";
     assert_eq!((lines[0], lines.len()), (head, 4), "{listed}");
     assert!(lines[2].contains("40 %") && lines[2].contains("56 of 132"), "{listed}");
     assert!(lines[3].contains("60 %") && lines[3].contains("away"), "{listed}");

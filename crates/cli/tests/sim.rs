@@ -61,7 +61,8 @@ fn json_has_the_promised_shape() {
 #[test]
 fn executors_are_shares_of_gpus_if_the_file_says_so() {
     let folder = Folder::new();
-    let measured = r#"{"format": 1, "model": "net", "device": "a GPU", "multiprocessors": 100, "precision": "fp16",
+    let measured = r#"{"format": 1, "model": "net", "device": "a GPU", "multiprocessors": 100,
+        "precision": "fp16",
         "batches": [1, 2], "shares": [
         {"percent": 50, "multiprocessors": 50, "median_ms": [6, 10], "tail_ms": [6, 10]},
         {"percent": 100, "multiprocessors": 100, "median_ms": [4, 6], "tail_ms": [4, 6]}]}"#;
@@ -214,7 +215,8 @@ fn deferred_batches_are_staggered_in_the_picture() {
     let mut starts: Vec<(f64, f64)> =
         blocks.map(|line| (number(line, "x"), number(line, "y"))).collect();
     starts.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // The first three are cut by the left edge; from then on the rows take turns at equal distances.
+    // The first three are cut by the left edge; from then on the rows take turns at equal
+    // distances.
     let steady = &starts[3..];
     assert!(steady.len() > 30);
     for four in steady.windows(4) {
@@ -228,7 +230,8 @@ fn deferred_batches_are_staggered_in_the_picture() {
 fn traces_are_replayed_as_recorded_or_at_a_rate() {
     let folder = Folder::new();
     folder.write("arrivals.csv", "seconds\n0.1\n0.2\n0.4\n0.5\n");
-    let model = "gpus = 1\nrequests = 400\n[[model]]\nname = \"traced\"\nalpha_ms = 1\nbeta_ms = 5\n\
+    let model = "gpus = 1\nrequests = 400\n[[model]]\nname = \"traced\"\nalpha_ms = 1\nbeta_ms = \
+                 5\n\
                  slo_ms = 50\narrivals = \"trace:arrivals.csv\"\n";
     for (name, text, expected) in [
         ("recorded.toml", model.to_owned(), 8.0),

@@ -12,10 +12,14 @@ use std::thread;
 use common::Folder;
 use serde_json::Value;
 
-const STATUS: &str = r#"{"version": "0.1.0", "ready": true, "draining": false, "uptime_s": 12.0, "models": [{
-    "name": "resnet50", "version": "1", "pool": "cpu", "slo_ms": 25.0, "pending": 0, "in_time": 7, "late": 0,
-    "dropped": 0, "cancelled": 0, "failed": 0, "latency": [[25.0, 7]], "answers": 7, "batches": [[1, 7]]}],
-    "pools": [{"name": "cpu", "executors": 2, "busy": 0.25, "bad": 0, "advised_executors": 1, "busy_s": [1, 2]}],
+const STATUS: &str = r#"{"version": "0.1.0", "ready": true, "draining": false, "uptime_s": 12.0,
+    "models": [{
+    "name": "resnet50", "version": "1", "pool": "cpu", "slo_ms": 25.0, "pending": 0,
+    "in_time": 7, "late": 0,
+    "dropped": 0, "cancelled": 0, "failed": 0,
+    "latency": [[25.0, 7]], "answers": 7, "batches": [[1, 7]]}],
+    "pools": [{"name": "cpu", "executors": 2, "busy": 0.25, "bad": 0,
+    "advised_executors": 1, "busy_s": [1, 2]}],
     "missing": [], "new": "is not minded"}"#;
 
 #[test]

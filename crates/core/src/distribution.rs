@@ -1,16 +1,17 @@
-//! How long requests run, as a distribution: a histogram over a grid that all kinds of a model share, so that the
-//! longest of several is a product, bin by bin.
+//! How long requests run, as a distribution: a histogram over a grid that all kinds of a model
+//! share, so that the longest of several is a product, bin by bin.
 
 use crate::Span;
 
-/// Bins of a histogram. Enough for a deviation of a tenth over a range of twenty; a product of two is sixteen
-/// instructions of four floats.
+/// Bins of a histogram. Enough for a deviation of a tenth over a range of twenty; a product of two
+/// is sixteen instructions of four floats.
 pub const BINS: usize = 64;
 
 /// The edges of the bins: about equal ratios, so that 5 ms and 5 s are told apart equally well.
 ///
-/// A place on the grid is the bit pattern of a float, which is a logarithm but for straight lines between powers of two: it
-/// costs a subtraction and a multiplication where a logarithm would cost fifty.
+/// A place on the grid is the bit pattern of a float, which is a logarithm but for straight lines
+/// between powers of two: it costs a subtraction and a multiplication where a logarithm would cost
+/// fifty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grid {
     low: f32,
@@ -77,18 +78,20 @@ impl Grid {
     }
 }
 
-/// The probability that a run has ended, at each edge of a grid: nothing at the first, all at the last, and a straight line in
-/// between (over the places of the grid).
+/// The probability that a run has ended, at each edge of a grid: nothing at the first, all at the
+/// last, and a straight line in between (over the places of the grid).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distribution {
     ended: [f32; BINS + 1],
 }
 
 impl Distribution {
-    /// Of nothing: the longest of no requests. Every other one leaves it as it is when it is multiplied.
+    /// Of nothing: the longest of no requests. Every other one leaves it as it is when it is
+    /// multiplied.
     pub const NOTHING: Self = Self { ended: [1.0; BINS + 1] };
 
-    /// Of runs that were measured; `None` without any. Those beyond the grid count as the longest it has.
+    /// Of runs that were measured; `None` without any. Those beyond the grid count as the longest
+    /// it has.
     pub fn from_runs(grid: &Grid, runs: impl IntoIterator<Item = Span>) -> Option<Self> {
         let mut ended = [0.0f32; BINS + 1];
         let mut count = 0.0f32;
@@ -135,8 +138,8 @@ impl Distribution {
         mixed
     }
 
-    /// One more request runs beside: the longest has ended when all have (equation 6 for equal distributions,
-    /// equation 8 for different ones, which is this product).
+    /// One more request runs beside: the longest has ended when all have (equation 6 for equal
+    /// distributions, equation 8 for different ones, which is this product).
     #[inline]
     pub fn join(&mut self, other: &Self) {
         for (ended, other) in self.ended.iter_mut().zip(&other.ended) {
@@ -159,7 +162,8 @@ impl Distribution {
         before + (after - before) * (place - bin as f32)
     }
 
-    /// How long a run takes on average, in nanoseconds: the integral of the probability that it has not ended.
+    /// How long a run takes on average, in nanoseconds: the integral of the probability that it has
+    /// not ended.
     #[inline]
     pub fn mean(&self, grid: &Grid) -> f32 {
         // In lanes, since a sum in one order cannot be vectorised.
@@ -192,7 +196,8 @@ impl Distribution {
         (square / (mean * mean) - 1.0).max(0.0)
     }
 
-    /// The bins that may be: the probability of each, with the nanoseconds at which it begins and ends.
+    /// The bins that may be: the probability of each, with the nanoseconds at which it begins and
+    /// ends.
     pub fn bins<'a>(&'a self, grid: &'a Grid) -> impl Iterator<Item = (f32, f32, f32)> + 'a {
         (0..BINS).filter_map(move |bin| {
             let share = self.ended[bin + 1] - self.ended[bin];
@@ -256,7 +261,8 @@ mod tests {
         }
     }
 
-    /// Equation 8 sums over all subsets of the batch, with alternating signs; the product's slope must be the same.
+    /// Equation 8 sums over all subsets of the batch, with alternating signs; the product's slope
+    /// must be the same.
     #[test]
     fn the_product_is_equation_eight() {
         let grid = grid();

@@ -4,8 +4,8 @@ use crate::Span;
 
 /// A batch of `k` whose longest request takes `l` alone takes `fixed + (base + each k) l`.
 ///
-/// Orloj's equation 3 is `fixed + each k l`: without `base`, a batch of one would have to take `each l`, which it does not
-/// where a device has room for more than one.
+/// Orloj's equation 3 is `fixed + each k l`: without `base`, a batch of one would have to take
+/// `each l`, which it does not where a device has room for more than one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
     /// Nanoseconds that every batch takes.
@@ -20,7 +20,8 @@ impl Growth {
     /// A batch takes as long as its longest request.
     pub const FREE: Self = Self { fixed: 0.0, base: 1.0, each: 0.0 };
 
-    /// How many nanoseconds a batch of `size` takes whose longest request takes `alone` nanoseconds.
+    /// How many nanoseconds a batch of `size` takes whose longest request takes `alone`
+    /// nanoseconds.
     #[inline]
     pub fn latency_ns(&self, size: usize, alone: f32) -> f32 {
         self.fixed as f32 + self.factor(size) * alone
@@ -31,7 +32,8 @@ impl Growth {
         Span((self.fixed + (self.base + self.each * size as f64) * alone.0 as f64) as u64)
     }
 
-    /// How long the longest request of a batch of `size` may take alone, for the batch to take `budget` nanoseconds.
+    /// How long the longest request of a batch of `size` may take alone, for the batch to take
+    /// `budget` nanoseconds.
     #[inline]
     pub fn alone_within(&self, size: usize, budget: f32) -> f32 {
         (budget - self.fixed as f32) / self.factor(size)
@@ -42,8 +44,9 @@ impl Growth {
         (self.base + self.each * size as f64) as f32
     }
 
-    /// From batches that were measured, as (size, what the longest takes alone, what the batch took): least squares over the relative
-    /// errors, none of the three below zero. `None` without a measurement that says anything.
+    /// From batches that were measured, as (size, what the longest takes alone, what the batch
+    /// took): least squares over the relative errors, none of the three below zero. `None` without
+    /// a measurement that says anything.
     pub fn fit(batches: &[(usize, Span, Span)]) -> Option<Self> {
         let rows: Vec<([f64; 3], f64)> = batches
             .iter()
@@ -57,7 +60,8 @@ impl Growth {
         if rows.is_empty() {
             return None;
         }
-        // Of the three, those that would be negative are left out: every subset in which the request counts.
+        // Of the three, those that would be negative are left out: every subset in which the
+        // request counts.
         let fits = (2u8..8).filter_map(|used| {
             let at: Vec<usize> = (0..3).filter(|&column| used >> column & 1 == 1).collect();
             let found = least_squares(&rows, &at)?;
@@ -81,7 +85,8 @@ impl Growth {
     }
 }
 
-/// Solves the normal equations for some columns by elimination; `None` where they do not tell the columns apart.
+/// Solves the normal equations for some columns by elimination; `None` where they do not tell the
+/// columns apart.
 fn least_squares(rows: &[([f64; 3], f64)], columns: &[usize]) -> Option<Vec<f64>> {
     let n = columns.len();
     let mut matrix = vec![vec![0.0; n + 1]; n];

@@ -1,4 +1,5 @@
-//! What was measured of late: a window that forgets the oldest, and all of it when the runs have become others.
+//! What was measured of late: a window that forgets the oldest, and all of it when the runs have
+//! become others.
 
 use std::collections::VecDeque;
 
@@ -16,12 +17,13 @@ pub struct History {
 const WINDOW: usize = 512;
 /// So many new ones are compared with those before them.
 const RECENT: usize = 64;
-/// The distance between two distributions (Kolmogorov and Smirnov), in units of what is usual for their sizes, that
-/// by chance is exceeded once in ten thousand comparisons.
+/// The distance between two distributions (Kolmogorov and Smirnov), in units of what is usual for
+/// their sizes, that by chance is exceeded once in ten thousand comparisons.
 const DRIFT: f64 = 2.23;
 
 impl History {
-    /// Notes a run. True, if the runs have become others than before: then the earlier ones are forgotten.
+    /// Notes a run. True, if the runs have become others than before: then the earlier ones are
+    /// forgotten.
     pub fn note(&mut self, run: Span) -> bool {
         if self.runs.len() == WINDOW {
             self.runs.pop_front();

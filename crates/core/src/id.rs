@@ -37,8 +37,8 @@ id!(
     ClassId, u16, "c"
 );
 id!(
-    /// Requests of one kind run alike: those of one application, or of one range of input sizes. A model whose run time does
-    /// not depend on the input has one kind.
+    /// Requests of one kind run alike: those of one application, or of one range of input sizes. A
+    /// model whose run time does not depend on the input has one kind.
     KindId, u16, "k"
 );
 id!(

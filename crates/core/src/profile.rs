@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::{Span, Spread};
+use crate::{Distribution, Span, Spread};
 
 /// Latency by batch size. Never empty, never falling; cheap to copy.
 #[derive(Clone, PartialEq, Eq)]
@@ -13,8 +13,9 @@ pub struct Table {
     latency: Arc<[Span]>,
 }
 
-/// What is known of how long batches of one model run on one class of executor: a table, which for a model whose run time depends on the input
-/// has the means, and for such a model how its run times are spread.
+/// What is known of how long batches of one model run on one class of executor: a table, which for
+/// a model whose run time depends on the input has the means, and for such a model how its run
+/// times are spread.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Profile {
     table: Table,
@@ -34,8 +35,8 @@ pub enum ProfileError {
 const BATCH_MAX: usize = 4096;
 
 impl Profile {
-    /// From measured latencies for batches of 1, 2, 3, ...; made monotone, since a larger batch that was
-    /// measured faster is noise or can be had by padding.
+    /// From measured latencies for batches of 1, 2, 3, ...; made monotone, since a larger batch
+    /// that was measured faster is noise or can be had by padding.
     pub fn from_table(latencies: impl IntoIterator<Item = Span>) -> Result<Self, ProfileError> {
         let mut highest = Span::ZERO;
         let latency: Arc<[Span]> = latencies
@@ -76,6 +77,19 @@ impl Profile {
     #[inline]
     pub fn spread(&self) -> Option<&Arc<Spread>> {
         self.spread.as_ref()
+    }
+}
+
+impl Spread {
+    /// The mean time that a batch of requests of any kind takes, by size.
+    pub fn profile(&self) -> Profile {
+        let mut longest = Distribution::NOTHING;
+        let means = (1..=self.max_batch()).map(|size| {
+            longest.join(self.mixture());
+            Span((self.growth().latency_ns(size, longest.mean(self.grid())) as u64).max(1))
+        });
+        Profile::from_table(means.collect::<Vec<_>>())
+            .expect("there is a batch size, and runs take time")
     }
 }
 
@@ -123,6 +137,20 @@ impl Table {
             return limit;
         }
         self.latency[..limit - 1].partition_point(|&latency| latency <= budget)
+    }
+
+    /// The largest batch that gathers and runs within `budget`, at `rate` requests a nanosecond:
+    /// `l(b) + b / rate <= budget` (Symphony 3.3, equation 1; Nexus 6.1, equation 2). Zero, if not
+    /// even one request does.
+    pub fn gathered_within(&self, budget: Span, rate: f64) -> usize {
+        let budget = budget.0 as f64;
+        let (mut fits, mut above) = (0, self.max_batch() + 1);
+        while above - fits > 1 {
+            let middle = fits.midpoint(above);
+            let time = self.latency(middle).0 as f64 + middle as f64 / rate;
+            if time <= budget { fits = middle } else { above = middle }
+        }
+        fits
     }
 
     /// Executor time per request in a batch of `size`, in nanoseconds.
@@ -183,6 +211,21 @@ mod tests {
                 let expected = profile.largest_within(exactly).min(limit);
                 assert_eq!(profile.largest_within_at_most(exactly, limit), expected);
             }
+        }
+    }
+
+    #[test]
+    fn batches_gather_and_run_within_the_budget() {
+        let profile = resnet50();
+        let gathered = |rate| profile.gathered_within(Span::from_ms(25.0), rate);
+        // Eight executors at 16 / l(16) each: equation 1 holds with equality at about that rate.
+        assert_eq!(gathered(5_839e-9), 16);
+        assert_eq!((gathered(0.0), gathered(1.0)), (0, 18));
+        for rate in [1e-8, 1e-7, 1e-6, 1e-5] {
+            let time = |size: usize| profile.latency(size).0 as f64 + size as f64 / rate;
+            let size = gathered(rate);
+            assert!(size == 0 || time(size) <= 25e6, "{rate}");
+            assert!(size == profile.max_batch() || time(size + 1) > 25e6, "{rate}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::distribution::{Distribution, Grid};
-use crate::{Growth, KindId, Profile, Span};
+use crate::{Growth, KindId, Span};
 
 /// What is known of a model whose run time depends on its input, on one class of executor.
 #[derive(Clone, PartialEq)]
@@ -31,7 +31,8 @@ struct Kind {
     shortest: f32,
 }
 
-/// What was measured of the kinds of a model: for each, its share of all requests and the runs of some of them, alone.
+/// What was measured of the kinds of a model: for each, its share of all requests and the runs of
+/// some of them, alone.
 pub type Measured = Vec<(f32, Vec<Span>)>;
 
 /// Why a spread was refused.
@@ -48,7 +49,8 @@ pub enum SpreadError {
 /// More kinds than this would make a decision slow.
 pub const KINDS_MAX: usize = 64;
 
-/// A run is not taken to be longer than this many times the median: a tail without end would leave no bins for the rest.
+/// A run is not taken to be longer than this many times the median: a tail without end would leave
+/// no bins for the rest.
 const LONGEST_OF_MEDIAN: u64 = 1000;
 
 /// Runs that differ by no more than this factor are the same.
@@ -58,8 +60,8 @@ const POINT: f64 = 1.001;
 const HOPELESS: f32 = 0.001;
 
 impl Spread {
-    /// From runs that were measured alone, by kind. A kind without runs is taken to be like all others together. Runs that are absurdly
-    /// long count as a thousand times the median.
+    /// From runs that were measured alone, by kind. A kind without runs is taken to be like all
+    /// others together. Runs that are absurdly long count as a thousand times the median.
     pub fn new(measured: &Measured, growth: Growth, max_batch: usize) -> Result<Self, SpreadError> {
         if measured.len() > KINDS_MAX {
             return Err(SpreadError::TooMany(measured.len()));
@@ -105,7 +107,8 @@ impl Spread {
         Self { kinds: kinds.collect(), grid, growth, mixture, variation, max_batch }
     }
 
-    /// From what was written down of one: its grid, its growth, each kind's share and distribution, the mixture. `None` if this cannot be of one.
+    /// From what was written down of one: its grid, its growth, each kind's share and distribution,
+    /// the mixture. `None` if this cannot be of one.
     pub fn from_parts(
         grid: Grid,
         growth: Growth,
@@ -166,7 +169,8 @@ impl Spread {
         self.max_batch
     }
 
-    /// How long a request of a kind takes that runs alone; that of any request, where the kind is not known.
+    /// How long a request of a kind takes that runs alone; that of any request, where the kind is
+    /// not known.
     #[inline]
     pub fn alone(&self, kind: KindId) -> &Distribution {
         self.kinds.get(kind.index()).map_or(&self.mixture, |kind| &kind.alone)
@@ -195,17 +199,6 @@ impl Spread {
             None => self.mixture.quantile(&self.grid, HOPELESS),
         };
         Span(self.growth.latency_ns(1, alone) as u64)
-    }
-
-    /// What a batch of requests of whatever kind takes on average, by size: for who plans with one number a size.
-    pub fn profile(&self) -> Profile {
-        let mut longest = Distribution::NOTHING;
-        let means = (1..=self.max_batch).map(|size| {
-            longest.join(&self.mixture);
-            Span((self.growth.latency_ns(size, longest.mean(&self.grid)) as u64).max(1))
-        });
-        Profile::from_table(means.collect::<Vec<_>>())
-            .expect("there is a batch size, and runs take time")
     }
 }
 

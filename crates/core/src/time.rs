@@ -1,7 +1,7 @@
 //! Integer nanoseconds. `Time` is a moment since the run began, `Span` a length.
 //!
-//! All arithmetic saturates: `Time::NEVER` plus anything is still never, and a deadline nearer than a
-//! latency gives the beginning of time, which every comparison reads as "too late".
+//! All arithmetic saturates: `Time::NEVER` plus anything is still never, and a deadline nearer than
+//! a latency gives the beginning of time, which every comparison reads as "too late".
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};

@@ -1,8 +1,10 @@
-//! What the priority queue of Orloj's policy costs, by how many wait: the rates are those of single operations, the times those of
-//! as many as wait, a thousand at most. `cargo test --benches` runs each once.
+//! What the priority queue of Orloj's policy costs, by how many wait: the rates are those of single
+//! operations, the times those of as many as wait, a thousand at most. `cargo test --benches` runs
+//! each once.
 //!
-//! Expected: a query is a comparison a level, tens of nanoseconds. An update walks down and up, a few hundred. A point above
-//! all others is part of the bridges on all levels, each of which must be found anew: that is the O(log^2 n).
+//! Expected: a query is a comparison a level, tens of nanoseconds. An update walks down and up, a
+//! few hundred. A point above all others is part of the bridges on all levels, each of which must
+//! be found anew: that is the O(log^2 n).
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};

@@ -1,19 +1,21 @@
-//! Which batches would stand in the way of others: no batch is preempted, so a long one makes a tight objective wait for
-//! its end.
+//! Which batches would stand in the way of others: no batch is preempted, so a long one makes a
+//! tight objective wait for its end.
 //!
-//! Every model *needs* an executor by some moment. A model whose requests wait needs one by the latest moment of its
-//! candidate; a model of which nothing waits, by the moment until which a request that comes right now can bear to wait.
-//! Needs are met in the order of those moments, each by the executor that is free first. A batch blocks the models whose
-//! needs only its own executor could meet in time. `docs/policy.md` derives the rule.
+//! Every model *needs* an executor by some moment. A model whose requests wait needs one by the
+//! latest moment of its candidate; a model of which nothing waits, by the moment until which a
+//! request that comes right now can bear to wait. Needs are met in the order of those moments, each
+//! by the executor that is free first. A batch blocks the models whose needs only its own executor
+//! could meet in time. `docs/policy.md` derives the rule.
 
 use fermata_core::{Span, Table, Time};
 
-use crate::rank::Candidate;
+use crate::candidate::Candidate;
 
 /// What others must know of a model that they may block.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Need {
-    /// A request that finds nothing of its model waiting can bear to wait this long for an executor.
+    /// A request that finds nothing of its model waiting can bear to wait this long for an
+    /// executor.
     pub bears: Span,
     /// How long the model's batches take then.
     pub takes: Span,
@@ -98,7 +100,8 @@ struct Harm {
     blocked_ns: f64,
     /// What the executor has to do for others after the batch.
     work: Span,
-    /// When another executor is close enough to the end of its batch to meet a need that no executor meets now.
+    /// When another executor is close enough to the end of its batch to meet a need that no
+    /// executor meets now.
     retry: Time,
     /// The model whose need is the limit.
     by: usize,
@@ -227,7 +230,8 @@ impl Scene {
         }
     }
 
-    /// How long the candidate's batch may take; `None`, if it blocks somebody even with one request.
+    /// How long the candidate's batch may take; `None`, if it blocks somebody even with one
+    /// request.
     fn fitting(&self, one: &Waiting<'_>, harm: &Harm) -> Option<Span> {
         let all = one.size();
         let size = one.table.largest_within_at_most(harm.limit, all);
@@ -236,7 +240,8 @@ impl Scene {
         }
         let takes = one.table.latency(size);
         if size < all {
-            // Those that are left behind go after the others. If they are late then, the lesser harm is done.
+            // Those that are left behind go after the others. If they are late then, the lesser
+            // harm is done.
             let left = all - size;
             let end = self.begin + takes + harm.work + one.table.latency(left);
             if end > one.ask.due_last && left as f64 * one.need.gap() > harm.blocked_ns {
@@ -305,7 +310,8 @@ impl Waiting<'_> {
         self.table.latency(self.size())
     }
 
-    /// How well a batch that takes so long uses the executor, compared with the model's usual ones: at most one.
+    /// How well a batch that takes so long uses the executor, compared with the model's usual ones:
+    /// at most one.
     fn use_made(&self, takes: Span) -> f64 {
         let cost = self.table.cost(self.table.largest_within_at_most(takes, self.size()).max(1));
         if self.need.batch == 0.0 {
@@ -400,7 +406,8 @@ mod tests {
         scene.add_idle(0);
         scene.add_busy(Time::from_ms(15.0));
         let waiting = [Waiting { model: 1, ask: ask(30.0, 45.0, 9), need: slack(), table: &slow }];
-        // One request takes 4.2 ms, and the other executor is free in 5: 2.6 ms before that, this one may go.
+        // One request takes 4.2 ms, and the other executor is free in 5: 2.6 ms before that, this
+        // one may go.
         assert_eq!(scene.choose(1, &waiting), Choice::Keep { until: Time::from_ms(12.4), by: 0 });
         // Who cannot wait so long goes, and with as many as there are.
         let waiting = [Waiting { model: 1, ask: ask(12.0, 45.0, 9), need: slack(), table: &slow }];

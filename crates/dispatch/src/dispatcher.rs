@@ -1,20 +1,21 @@
-//! Model machines and one rank machine on one thread: the dispatcher that the simulator runs, and the
-//! truth that a composition on many threads is held against.
+//! Model machines and one rank machine on one thread: the dispatcher that the simulator runs, and
+//! the truth that a composition on many threads is held against.
 
 use std::sync::Arc;
 
 use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Request, RequestId, Span, Time};
 
-use crate::adaptive::{Variant, limited};
 use crate::blocking::Need;
 use crate::event::{Action, Actions, Dispatch, DropReason, Event, ModelSpec, Network};
 use crate::in_flight::InFlight;
+use crate::lane::Arrival;
 use crate::min_tree::MinTree;
-use crate::model::{Arrival, ModelMachine};
+use crate::model::ModelMachine;
 use crate::price::{Market, Report};
 use crate::rank::{Grant, RankMachine};
 use crate::rules::{Gather, Rules};
 use crate::tuning::Learned;
+use crate::variant::{Variant, limited};
 
 /// The machines of one pool, composed.
 #[derive(Clone, Debug)]
@@ -63,8 +64,8 @@ impl Dispatcher {
         }
     }
 
-    /// Goes on under the rules of a variant, with what each model learned under them before. What waits stays; `Wakeup` must
-    /// follow at once.
+    /// Goes on under the rules of a variant, with what each model learned under them before. What
+    /// waits stays; `Wakeup` must follow at once.
     pub(crate) fn adopt(&mut self, now: Time, variant: &Variant, learned: &[Learned]) {
         self.rules = variant.rules;
         self.longest = variant.longest;
@@ -121,7 +122,8 @@ impl Dispatcher {
         std::mem::take(&mut self.is_in_trouble)
     }
 
-    /// Whether other rules could be better: models may stand in each other's way, and what batches take is known beforehand.
+    /// Whether other rules could be better: models may stand in each other's way, and what batches
+    /// take is known beforehand.
     pub(crate) fn may_be_contested(&self) -> bool {
         let is_spread = |spec: &Arc<ModelSpec>| {
             spec.profiles.iter().flatten().any(|profile| profile.spread().is_some())
@@ -142,8 +144,9 @@ impl Dispatcher {
         self.timers.set(model.index(), now); // What became hopeless goes at once.
     }
 
-    /// Queues or drops a request; true, if an executor may have to be granted because of it. It comes in pieces, which are in registers:
-    /// put together by the caller it would be written by halves and read as a whole, and the processor waits for that.
+    /// Queues or drops a request; true, if an executor may have to be granted because of it. It
+    /// comes in pieces, which are in registers: put together by the caller it would be written by
+    /// halves and read as a whole, and the processor waits for that.
     #[inline]
     fn arrive(
         &mut self,
@@ -238,8 +241,8 @@ impl Dispatcher {
             }
             None => {
                 self.rank.return_executor(executor);
-                // The wakeup came so late that the candidate passed its latest moment: it is formed anew,
-                // or it would be granted again and again.
+                // The wakeup came so late that the candidate passed its latest moment: it is formed
+                // anew, or it would be granted again and again.
                 if let Some(machine) = self.models[model.index()].as_mut() {
                     machine.wake(now, self.market.signal(), |request| {
                         actions.drop(model, request, DropReason::Overload);
@@ -261,8 +264,8 @@ impl Dispatcher {
         self.rank.least_bearing().filter(|&by| is_limited && by != model)
     }
 
-    /// Hands a model's candidates to the rank machine, and its next timer to the timers. While every
-    /// candidate is held it needs no timer: the rank machine will say when one is ready.
+    /// Hands a model's candidates to the rank machine, and its next timer to the timers. While
+    /// every candidate is held it needs no timer: the rank machine will say when one is ready.
     #[inline]
     fn refresh(&mut self, now: Time, model: ModelId) {
         let at = model.index();
@@ -275,8 +278,8 @@ impl Dispatcher {
         }
     }
 
-    /// Sees to it that the model is woken when it must be. A timer that goes off earlier stays: it costs one
-    /// idle wakeup, which is less than to move it with every batch.
+    /// Sees to it that the model is woken when it must be. A timer that goes off earlier stays: it
+    /// costs one idle wakeup, which is less than to move it with every batch.
     #[inline]
     fn arm(&mut self, now: Time, model: ModelId) {
         let at = model.index();
@@ -382,9 +385,11 @@ impl Dispatcher {
                 self.start(now, grant, actions);
             }
             while let Some(model) = self.promoted.pop() {
-                self.arm(now, model); // It may have been granted an executor, and then need no timer.
+                // It may have been granted an executor, and then need no timer.
+                self.arm(now, model);
             }
-            // A wakeup that came late may find that what became ready has passed its latest moment too.
+            // A wakeup that came late may find that what became ready has passed its latest moment
+            // too.
             if self.timers.earliest() > now {
                 return;
             }

@@ -1,4 +1,5 @@
-//! What can happen to a dispatcher and what it may ask of the world: two closed lists of plain values.
+//! What can happen to a dispatcher and what it may ask of the world: two closed lists of plain
+//! values.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ pub enum Event {
         model: ModelId,
         /// What dispatch must know of it.
         spec: Arc<ModelSpec>,
-        /// The mean gap between its requests, where it is known beforehand. Nexus places models by it;
-        /// every other policy measures for itself.
+        /// The mean gap between its requests, where it is known beforehand. Nexus places models by
+        /// it; every other policy measures for itself.
         gap: Option<Span>,
     },
     /// A request for a model that was added.
@@ -30,8 +31,8 @@ pub enum Event {
         /// What it runs like, for a model whose run time depends on the input.
         kind: KindId,
     },
-    /// Nobody waits for this request any more. It leaves the queue; if it is running already, or has
-    /// left, nothing happens.
+    /// Nobody waits for this request any more. It leaves the queue; if it is running already, or
+    /// has left, nothing happens.
     Cancel {
         /// Which model it is for.
         model: ModelId,
@@ -62,14 +63,14 @@ pub enum Event {
         /// Which executor.
         executor: ExecutorId,
     },
-    /// Wakeups come this much too late, now and then. Batches that are held become ready so much sooner, or they would
-    /// pass their latest moment.
+    /// Wakeups come this much too late, now and then. Batches that are held become ready so much
+    /// sooner, or they would pass their latest moment.
     Late {
         /// By how much.
         by: Span,
     },
-    /// A model turned out to be faster or slower than it was said to be. What waits for it stays, and is
-    /// judged by this from now on; what runs is finished.
+    /// A model turned out to be faster or slower than it was said to be. What waits for it stays,
+    /// and is judged by this from now on; what runs is finished.
     Profile {
         /// Which model.
         model: ModelId,
@@ -97,7 +98,8 @@ pub enum Action {
         /// Why.
         reason: DropReason,
     },
-    /// Stop what the executor runs, at once; its requests are queued again. Only Shepherd does this.
+    /// Stop what the executor runs, at once; its requests are queued again. Only Shepherd does
+    /// this.
     Preempt {
         /// Which executor.
         executor: ExecutorId,
@@ -147,7 +149,8 @@ pub struct ModelSpec {
     pub slo: Span,
     /// Its profile on each class of executor; `None` where it cannot run.
     pub profiles: Vec<Option<Arc<Profile>>>,
-    /// To bring the input of one request to an executor, beyond what the network takes for any: large inputs take longer.
+    /// To bring the input of one request to an executor, beyond what the network takes for any:
+    /// large inputs take longer.
     pub data: Span,
 }
 
@@ -168,8 +171,9 @@ impl ModelSpec {
     }
 }
 
-/// The most batches that an executor has at a time: the one that runs, and those that are on their way to it. Where batches are shorter than the
-/// way, one ahead would leave it idle; and what is on its way cannot be changed any more.
+/// The most batches that an executor has at a time: the one that runs, and those that are on their
+/// way to it. Where batches are shorter than the way, one ahead would leave it idle; and what is on
+/// its way cannot be changed any more.
 pub const BATCHES_MAX: usize = 4;
 
 /// The time it takes to reach an executor and to come back (Symphony, appendix D).
@@ -253,7 +257,8 @@ pub trait Dispatch: Send {
     /// Applies one event at `now`, which never goes back, and appends what must be done.
     fn handle(&mut self, now: Time, event: Event, actions: &mut Actions);
 
-    /// When to call `handle` with `Wakeup`, should nothing else happen first; `Time::NEVER` for never.
+    /// When to call `handle` with `Wakeup`, should nothing else happen first; `Time::NEVER` for
+    /// never.
     fn next_wakeup(&self) -> Time;
 }
 

@@ -5,7 +5,7 @@ use fermata_core::{ClassId, ExecutorId, ModelId, Span, Time};
 use crate::event::Network;
 use crate::price::{Market, Signal};
 use crate::rank::RankMachine;
-use crate::shard::{News, Post, Promise};
+use crate::shard::{News, PostedCandidate, Promise};
 
 /// The one place of a pool that all its shards talk to. It works at the rate of batches.
 #[derive(Clone, Debug, Default)]
@@ -14,18 +14,18 @@ pub struct Hub {
     market: Market,
     /// What it knows of each model.
     models: Vec<Known>,
-    executors: Vec<Stay>,
+    executors: Vec<Incarnation>,
 }
 
 /// What the rank machine need not know of an executor: its promises are kept at once.
 #[derive(Clone, Copy, Debug, Default)]
-struct Stay {
+struct Incarnation {
     /// How often it has come.
     number: u32,
     /// It was promised, and that was not answered yet.
     promised: bool,
-    /// It finished this many batches since it was promised. Until the answer it is the promise's: idle, it would be
-    /// promised once more.
+    /// It finished this many batches since it was promised. Until the answer it is the promise's:
+    /// idle, it would be promised once more.
     done: u8,
 }
 
@@ -52,10 +52,10 @@ impl Hub {
     /// An idle executor is there from now on.
     pub fn join(&mut self, now: Time, executor: ExecutorId, class: ClassId) {
         if executor.index() >= self.executors.len() {
-            self.executors.resize(executor.index() + 1, Stay::default());
+            self.executors.resize(executor.index() + 1, Incarnation::default());
         }
-        let stay = &mut self.executors[executor.index()];
-        *stay = Stay { number: stay.number + 1, promised: false, done: 0 };
+        let incarnation = &mut self.executors[executor.index()];
+        *incarnation = Incarnation { number: incarnation.number + 1, promised: false, done: 0 };
         self.rank.join(now, executor, class);
         self.market.set_executors(self.rank.executors(), self.rank.main_class());
     }
@@ -76,9 +76,9 @@ impl Hub {
     /// An executor finished a batch. The hub has heard that it was started.
     #[inline]
     pub fn done(&mut self, now: Time, executor: ExecutorId) {
-        let stay = &mut self.executors[executor.index()];
-        if stay.promised {
-            stay.done += 1;
+        let incarnation = &mut self.executors[executor.index()];
+        if incarnation.promised {
+            incarnation.done += 1;
         } else {
             self.rank.done(now, executor);
         }
@@ -91,14 +91,15 @@ impl Hub {
 
     /// What a model posted for a class.
     #[inline]
-    pub fn post(&mut self, now: Time, model: ModelId, class: ClassId, post: &Post) {
+    pub fn post(&mut self, now: Time, model: ModelId, class: ClassId, post: &PostedCandidate) {
         if model.index() >= self.models.len() {
             self.models.resize(model.index() + 1, Known::default());
             self.rank.grow(model.index() + 1);
         }
         let known = &mut self.models[model.index()];
         if post.answered != known.granted {
-            return; // A promise is under way: what the model has when it has answered, it will post.
+            // A promise is under way: what the model has when it has answered, it will post.
+            return;
         }
         known.ready = post.candidate.ready;
         let candidate = Some(&post.candidate).filter(|candidate| candidate.size > 0);
@@ -109,15 +110,15 @@ impl Hub {
     #[inline]
     pub fn hear(&mut self, now: Time, news: News) {
         match news {
-            News::Started { executor, stay, start, latency } => {
+            News::Started { executor, incarnation, start, latency } => {
                 self.market.note_batch(latency);
-                if self.is_of(executor, stay) {
+                if self.is_of(executor, incarnation) {
                     self.rank.inform_executor(executor, start, latency);
                     self.answered(now, executor);
                 }
             }
-            News::Returned { executor, stay } => {
-                if self.is_of(executor, stay) {
+            News::Returned { executor, incarnation } => {
+                if self.is_of(executor, incarnation) {
                     self.rank.return_executor(executor);
                     self.answered(now, executor);
                 }
@@ -127,16 +128,16 @@ impl Hub {
     }
 
     #[inline]
-    fn is_of(&self, executor: ExecutorId, stay: u32) -> bool {
-        self.executors[executor.index()].number == stay
+    fn is_of(&self, executor: ExecutorId, incarnation: u32) -> bool {
+        self.executors[executor.index()].number == incarnation
     }
 
     /// A promise was answered.
     #[inline]
     fn answered(&mut self, now: Time, executor: ExecutorId) {
-        let stay = &mut self.executors[executor.index()];
-        stay.promised = false;
-        for _ in 0..std::mem::take(&mut stay.done) {
+        let incarnation = &mut self.executors[executor.index()];
+        incarnation.promised = false;
+        for _ in 0..std::mem::take(&mut incarnation.done) {
             self.rank.done(now, executor);
         }
     }
@@ -152,9 +153,9 @@ impl Hub {
         let known = &mut self.models[grant.model.index()];
         known.granted += 1;
         self.rank.forget(grant.model);
-        let stay = &mut self.executors[grant.executor.index()];
-        stay.promised = true;
-        Some(Promise { grant, stay: stay.number, ready: known.ready })
+        let incarnation = &mut self.executors[grant.executor.index()];
+        incarnation.promised = true;
+        Some(Promise { grant, incarnation: incarnation.number, ready: known.ready })
     }
 
     /// When to look for promises again, should nothing else happen first.

@@ -1,6 +1,7 @@
 //! A set of small ordinals that finds its lowest member at once: the idle executors.
 //!
-//! Bits in words, and one bit per word in a summary: 10,000 executors need 157 words and 3 summary words.
+//! Bits in words, and one bit per word in a summary: 10,000 executors need 157 words and 3 summary
+//! words.
 
 /// A set of ordinals.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +80,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_sorted_set(steps in prop::collection::vec((any::<bool>(), 0usize..9000), 1..300)) {
+        fn agrees_with_a_sorted_set(
+            steps in prop::collection::vec((any::<bool>(), 0usize..9000), 1..300),
+        ) {
             let (mut set, mut plain) = (IdSet::default(), BTreeSet::new());
             for (insert, id) in steps {
                 if insert {

@@ -2,13 +2,26 @@
 
 use fermata_core::{ClassId, Profile, Request, Span, Table, Time};
 
+use crate::arrival_stats::ArrivalStats;
+use crate::candidate::Candidate;
 use crate::event::Network;
-use crate::model::Arrival;
-use crate::pace::Pace;
 use crate::price::Signal;
-use crate::rank::Candidate;
 use crate::rules::{Gather, Rules, Window};
 use crate::tuning::Tuning;
+
+/// What became of a request that came. A byte: carried along, request and candidate would be
+/// written by halves and read as a whole, and the processor waits for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It waits, and the candidates are others than before.
+    Changed,
+    /// It waits, and joined the model's only candidate, which is still held: `held` has it.
+    Held,
+    /// It cannot be in time.
+    Refused,
+    /// It waits behind a candidate that is the same as before.
+    Unchanged,
+}
 
 /// A model on one class of executor. What a request needs that comes is in the first cache line.
 #[derive(Clone, Debug)]
@@ -36,7 +49,7 @@ pub(crate) struct View<'a> {
     pub(crate) slo: &'a Span,
     /// All that wait, the most urgent first.
     pub(crate) waiting: &'a [Request],
-    pub(crate) pace: &'a Pace,
+    pub(crate) arrivals: &'a ArrivalStats,
     pub(crate) tuning: &'a Tuning,
     pub(crate) signal: &'a Signal,
 }
@@ -96,9 +109,9 @@ impl Lane {
         }
     }
 
-    /// The usual case, cheaply, of a model with one lane: the request that was just queued last is alone, joins
-    /// the candidate that takes all who wait, or comes behind a candidate that is valid without it. `None`, if
-    /// it is not so simple.
+    /// The usual case, cheaply, of a model with one lane: the request that was just queued last is
+    /// alone, joins the candidate that takes all who wait, or comes behind a candidate that is
+    /// valid without it. `None`, if it is not so simple.
     #[inline]
     pub(crate) fn join(&mut self, view: &View<'_>, now: Time) -> Option<Arrival> {
         if view.waiting.len() == 1 {
@@ -130,8 +143,8 @@ impl Lane {
         self.skip == 0 && self.candidate().is_some_and(|candidate| candidate.is_held(now))
     }
 
-    /// The candidate that sends `size` requests behind those given up. Nearly every request asks for it: as a function of its
-    /// own it would cost a twentieth more.
+    /// The candidate that sends `size` requests behind those given up. Nearly every request asks
+    /// for it: as a function of its own it would cost a twentieth more.
     #[inline(always)]
     fn shape(&self, view: &View<'_>, now: Time, size: usize) -> Candidate {
         let latest = self.due - self.reach.latency(size);
@@ -143,7 +156,7 @@ impl Lane {
                 (view.waiting[self.skip()].arrival + timeout.of(*view.slo), latest)
             }
             Window::Priced(_) => (
-                view.tuning.ready(size, (frontrun, latest), view.pace, view.signal),
+                view.tuning.ready(size, (frontrun, latest), view.arrivals, view.signal),
                 view.tuning.urgency(latest),
             ),
         };
@@ -151,8 +164,8 @@ impl Lane {
         Candidate { size: size as u32, ready: ready.max(now), latest, due_last, urgency }
     }
 
-    /// How many urgent requests to give up and how many to send, were a batch decided at `now` for an
-    /// executor that is free at `free_at`, that may take `longest`.
+    /// How many urgent requests to give up and how many to send, were a batch decided at `now` for
+    /// an executor that is free at `free_at`, that may take `longest`.
     #[inline]
     pub(crate) fn gather(
         &self,
@@ -171,7 +184,8 @@ impl Lane {
         }
         let in_time = |size: usize, at: usize| {
             let due = view.due(at);
-            // Inputs are fetched while the executor is busy: it need not wait for them once it is free.
+            // Inputs are fetched while the executor is busy: it need not wait for them once it is
+            // free.
             (free_at <= now || free_at + self.profile.latency(size) <= due)
                 && now + self.reach.latency(size) <= due
         };

@@ -1,9 +1,10 @@
 //! A moment per ordinal, and the earliest of them: the timers of a fixed set of things.
 //!
-//! A tree of minima, eight to a node, in one vector. Reading the earliest moment is one load. A node is a cache
-//! line, and is searched only when its earliest moment is put off; then without a branch, since which way a
-//! comparison goes cannot be predicted. Changing a moment walks towards the root and stops at the first node
-//! whose earliest stays, which is nearly always the first. Nothing is allocated unless the set grows.
+//! A tree of minima, eight to a node, in one vector. Reading the earliest moment is one load. A
+//! node is a cache line, and is searched only when its earliest moment is put off; then without a
+//! branch, since which way a comparison goes cannot be predicted. Changing a moment walks towards
+//! the root and stops at the first node whose earliest stays, which is nearly always the first.
+//! Nothing is allocated unless the set grows.
 
 use fermata_core::Time;
 
@@ -13,7 +14,8 @@ const WIDTH: usize = 8;
 /// Moments by ordinal; `Time::NEVER` where there is none.
 #[derive(Clone, Debug)]
 pub struct MinTree {
-    /// `nodes[0]` is the root. Place `k` of an inner node `n` has the earliest moment of node `8 n + 1 + k`.
+    /// `nodes[0]` is the root. Place `k` of an inner node `n` has the earliest moment of node `8 n
+    /// + 1 + k`.
     nodes: Vec<Node>,
     /// Ordinal `i` is in node `leaves + i / 8`.
     leaves: usize,

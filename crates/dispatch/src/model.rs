@@ -1,20 +1,20 @@
 //! The model machine: one model's queue, the batch it would send now, and what it must drop.
 //!
-//! It sees its own requests only. Free executors, other models and the choice between them belong to the
-//! rank machine; the two exchange plain values.
+//! It sees its own requests only. Free executors, other models and the choice between them belong
+//! to the rank machine; the two exchange plain values.
 
 mod mixed;
 
 use fermata_core::{ClassId, Request, RequestId, Span, Table, Time};
 
+use crate::arrival_overlap::ArrivalOverlap;
+use crate::arrival_stats::ArrivalStats;
 use crate::blocking::Need;
-use crate::company::Company;
+use crate::candidate::Candidate;
 use crate::event::{ModelSpec, Network};
-use crate::lane::{Lane, View};
-use crate::pace::Pace;
+use crate::lane::{Arrival, Lane, View};
 use crate::price::{Report, Signal};
 use crate::queue::Queue;
-use crate::rank::Candidate;
 use crate::rules::{Gather, Rules, Spare, Window};
 use crate::spread::Mixed;
 use crate::tuning::{Learned, Tuning};
@@ -25,14 +25,16 @@ const LOOP_GAPS: f64 = 1.5;
 /// Below this load of the pool, a model's batch in the full pool is no longer extrapolated.
 const LOAD_MIN: f64 = 0.05;
 
-/// One model's queue and candidates. What every request needs that comes is in the first two cache lines.
+/// One model's queue and candidates. What every request needs that comes is in the first two cache
+/// lines.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct ModelMachine {
     queue: Queue,
     /// One per class that can run the model.
     lanes: Box<[Lane]>,
-    /// From the decision to the end of a batch of one, on the fastest class: nothing is in time sooner.
+    /// From the decision to the end of a batch of one, on the fastest class: nothing is in time
+    /// sooner.
     shortest: Span,
     /// From the end of a batch to its clients.
     resp: Span,
@@ -43,8 +45,8 @@ pub struct ModelMachine {
     has_news: bool,
     /// Whether `mixed` is there: a byte in a line of the cache that every request needs anyway.
     is_mixed: bool,
-    pace: Pace,
-    company: Company,
+    arrivals: ArrivalStats,
+    overlap: ArrivalOverlap,
     /// Until when those who were sent off count as being there.
     there_until: Time,
     slo: Span,
@@ -52,22 +54,9 @@ pub struct ModelMachine {
     tuning: Tuning,
     /// What the market was told last.
     reported: Report,
-    /// Those who wait, where run times depend on the input: then `queue` is empty, and candidates only say how urgent they are.
+    /// Those who wait, where run times depend on the input: then `queue` is empty, and candidates
+    /// only say how urgent they are.
     mixed: Option<Box<Mixed>>,
-}
-
-/// What became of a request that came. A byte: carried along, request and candidate would be written by halves and read as a whole, and
-/// the processor waits for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// It waits, and the candidates are others than before.
-    Changed,
-    /// It waits, and joined the model's only candidate, which is still held: `held` has it.
-    Held,
-    /// It cannot be in time.
-    Refused,
-    /// It waits behind a candidate that is the same as before.
-    Unchanged,
 }
 
 /// A batch that is to start.
@@ -87,7 +76,7 @@ macro_rules! view {
             resp: $machine.resp,
             slo: &$machine.slo,
             waiting: $machine.queue.as_slice(),
-            pace: &$machine.pace,
+            arrivals: &$machine.arrivals,
             tuning: &$machine.tuning,
             signal: $signal,
         }
@@ -110,8 +99,8 @@ impl ModelMachine {
             rules,
             looks_closely: matches!(rules.window, Window::Priced(_)),
             has_news: false,
-            pace: Pace::new(now),
-            company: Company::new(now),
+            arrivals: ArrivalStats::new(now),
+            overlap: ArrivalOverlap::new(now),
             there_until: Time::START,
             slo: spec.slo,
             network,
@@ -120,7 +109,8 @@ impl ModelMachine {
         }
     }
 
-    /// It goes by other rules from now on, with what it learned under them before; `set_profile` must follow.
+    /// It goes by other rules from now on, with what it learned under them before; `set_profile`
+    /// must follow.
     pub(crate) fn set_rules(&mut self, rules: Rules, learned: Option<Learned>) {
         self.rules = rules;
         if let Some(learned) = learned {
@@ -133,8 +123,8 @@ impl ModelMachine {
         self.tuning.learned()
     }
 
-    /// The model turned out to be faster or slower. Who waits stays; `wake` must follow, for those who can
-    /// no longer be in time.
+    /// The model turned out to be faster or slower. Who waits stays; `wake` must follow, for those
+    /// who can no longer be in time.
     pub fn set_profile(&mut self, spec: &ModelSpec, signal: &Signal) {
         let waiting = self.take_all();
         self.lanes = lanes(spec, self.network);
@@ -165,9 +155,9 @@ impl ModelMachine {
         let mut retune = false;
         if self.looks_closely {
             let until = if self.is_empty() { self.there_until } else { now };
-            retune = self.company.note(now, self.pace.last(), until, self.pace.rate());
+            retune = self.overlap.note(now, self.arrivals.last(), until, self.arrivals.rate());
         }
-        if self.pace.arrive(now, !self.looks_closely) || retune {
+        if self.arrivals.arrive(now, !self.looks_closely) || retune {
             self.retune(signal);
         }
         if self.is_hopeless(now, &request) {
@@ -187,8 +177,8 @@ impl ModelMachine {
         Arrival::Changed
     }
 
-    /// A request that was running on an executor that failed comes back. It is given back if it can no
-    /// longer be in time.
+    /// A request that was running on an executor that failed comes back. It is given back if it can
+    /// no longer be in time.
     pub fn come_back(
         &mut self,
         now: Time,
@@ -226,8 +216,8 @@ impl ModelMachine {
         self.take_all()
     }
 
-    /// The moment that `next_timer` named has come: what became hopeless is handed to `dropped`, and
-    /// candidates that passed their latest moment are formed anew.
+    /// The moment that `next_timer` named has come: what became hopeless is handed to `dropped`,
+    /// and candidates that passed their latest moment are formed anew.
     pub fn wake(&mut self, now: Time, signal: &Signal, mut dropped: impl FnMut(Request)) {
         let mut lost = 0;
         while let Some(&head) = self.queue.head().filter(|head| self.is_hopeless(now, head)) {
@@ -245,23 +235,23 @@ impl ModelMachine {
                 lane.forget_skips(lost);
             }
         }
-        if self.pace.quiet_at() < now {
-            self.pace.fall_quiet();
+        if self.arrivals.quiet_at() < now {
+            self.arrivals.fall_quiet();
             self.retune(signal);
         }
         self.form(now, signal);
     }
 
-    /// When to call `wake`, should it not be granted an executor before: one nanosecond after the head
-    /// became hopeless or a candidate passed its latest moment; with nothing waiting, when the model counts
-    /// as quiet.
+    /// When to call `wake`, should it not be granted an executor before: one nanosecond after the
+    /// head became hopeless or a candidate passed its latest moment; with nothing waiting, when the
+    /// model counts as quiet.
     #[inline]
     pub fn next_timer(&self) -> Time {
         let mut timer = match self.queue.head() {
             Some(head) => self.due(head) - self.shortest,
             None => match self.mixed().filter(|mixed| !mixed.is_empty()) {
                 Some(mixed) => mixed.hopeful_until(),
-                None => return self.pace.quiet_at().next(),
+                None => return self.arrivals.quiet_at().next(),
             },
         };
         for lane in &self.lanes {
@@ -272,16 +262,17 @@ impl ModelMachine {
         timer.next()
     }
 
-    /// Whether every candidate is held and gives nobody up: then none can pass its latest moment, nor
-    /// anybody become hopeless, before it becomes ready.
+    /// Whether every candidate is held and gives nobody up: then none can pass its latest moment,
+    /// nor anybody become hopeless, before it becomes ready.
     #[inline]
     pub fn is_held(&self, now: Time) -> bool {
         // Where kinds differ somebody may become hopeless while others are held.
         !self.is_mixed && self.lanes.iter().all(|lane| lane.is_held(now))
     }
 
-    /// An executor of `class` is the model's, from `free_at` on for a batch that takes `longest` at most. Moves the finalised batch to `batch` and what it gives up to
-    /// `dropped`; `None`, if there is nothing to send.
+    /// An executor of `class` is the model's, from `free_at` on for a batch that takes `longest` at
+    /// most. Moves the finalised batch to `batch` and what it gives up to `dropped`; `None`, if
+    /// there is nothing to send.
     pub fn granted(
         &mut self,
         now: Time,
@@ -301,15 +292,15 @@ impl ModelMachine {
         }
         let start = (now + self.network.lead(size)).max(free_at);
         let latency = lane.profile.latency(size);
-        // Whoever comes in the first half of a run does not come because it has ended: profiles are often slower
-        // than what happens, but seldom twice as slow.
+        // Whoever comes in the first half of a run does not come because it has ended: profiles are
+        // often slower than what happens, but seldom twice as slow.
         self.there_until = self.there_until.max(start + Span(latency.0 / 2));
         // What this batch gives up is lost, unless another class's candidate still counts on it.
         let others = self.lanes.iter().filter(|lane| lane.class != class);
         let mut lost = others.map(Lane::skip).min().unwrap_or(skip).min(skip);
         if self.rules.gather == Gather::Prefix {
-            // It gives up nobody who could still go with another executor: this one may be free later than it seemed
-            // when it was asked for.
+            // It gives up nobody who could still go with another executor: this one may be free
+            // later than it seemed when it was asked for.
             let heads = self.queue.as_slice()[..lost].iter();
             lost = heads.take_while(|head| self.is_hopeless(now, head)).count();
         }
@@ -412,13 +403,13 @@ impl ModelMachine {
     #[inline]
     fn note(&mut self, sent: usize, lost: usize, signal: &Signal) {
         if self.is_priced() {
-            self.tuning.note(sent, lost, self.slo, self.pace.rate(), signal);
+            self.tuning.note(sent, lost, self.slo, self.arrivals.rate(), signal);
         }
     }
 
     fn retune(&mut self, signal: &Signal) {
         let budget = self.slo - self.resp;
-        let mut rate = self.pace.rate();
+        let mut rate = self.arrivals.rate();
         let (priced, spare) = match self.rules.window {
             Window::Priced(spare) => (true, spare),
             _ => (false, Spare::default()),
@@ -433,15 +424,15 @@ impl ModelMachine {
             lane.target = batch as usize;
             if priced && at == main.unwrap_or(0) {
                 let slack = budget - lane.reach.shortest();
-                let company = self.company.ends_after(self.pace.rate());
-                self.tuning.retune(&self.pace, company, &lane.profile, batch, slack, signal);
+                let overlap = self.overlap.ends_after(self.arrivals.rate());
+                self.tuning.retune(&self.arrivals, overlap, &lane.profile, batch, slack, signal);
                 // An executor that is released would wait for clients that wait for their answers.
-                let in_loop = company.0 as f64 * self.pace.rate() < LOOP_GAPS;
+                let in_loop = overlap.0 as f64 * self.arrivals.rate() < LOOP_GAPS;
                 if spare == Spare::Latency || in_loop {
-                    self.tuning.set_worth(&self.pace, company, &lane.profile, batch, signal);
+                    self.tuning.set_worth(&self.arrivals, overlap, &lane.profile, batch, signal);
                 }
-                let own = staggered_batch(&lane.reach, budget, self.pace.rate());
-                self.tuning.set_need(&self.pace, &lane.reach, own, budget);
+                let own = staggered_batch(&lane.reach, budget, self.arrivals.rate());
+                self.tuning.set_need(&self.arrivals, &lane.reach, own, budget);
                 self.has_news = true;
             }
         }
@@ -465,21 +456,17 @@ fn shortest(lanes: &[Lane]) -> Span {
     lanes.iter().map(|lane| lane.reach.shortest()).min().unwrap_or(Span::MAX)
 }
 
-/// The batch of a staggered execution (Symphony 3.3), as a fraction: the largest `b` that can be waited for
-/// and run within the budget, `l(b) + b / rate <= budget`. With `n = rate l(b) / b` executors' worth of
-/// load, that is equation 1, `l(b) (1 + 1/n) <= SLO`.
+/// The batch of a staggered execution, as a fraction: the largest that gathers and runs within the
+/// budget ([`Table::gathered_within`]), and the part of one more that there is time for. With
+/// `n = rate l(b) / b` executors' worth of load, that is `l(b) (1 + 1/n) <= SLO`.
 pub fn staggered_batch(reach: &Table, budget: Span, rate: f64) -> f64 {
+    let whole = reach.gathered_within(budget, rate);
+    if whole == 0 || whole == reach.max_batch() {
+        return whole.max(1) as f64;
+    }
     let time = |size: usize| reach.latency(size).0 as f64 + size as f64 / rate;
-    let budget = budget.0 as f64;
-    let (mut low, mut high) = (1, reach.max_batch());
-    while low < high {
-        let middle = (low + high).div_ceil(2);
-        if time(middle) <= budget { low = middle } else { high = middle - 1 }
-    }
-    if low == reach.max_batch() || time(low) > budget {
-        return low as f64;
-    }
-    low as f64 + ((budget - time(low)) / (time(low + 1) - time(low))).min(0.999)
+    let left = budget.0 as f64 - time(whole);
+    whole as f64 + (left / (time(whole + 1) - time(whole))).min(0.999)
 }
 
 #[cfg(test)]

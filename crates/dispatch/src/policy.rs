@@ -15,7 +15,8 @@ use crate::rules::{Gather, Rules, Spare, Timeout, Window};
 /// A policy that can be simulated or served with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Policy {
-    /// The model and rank machines under the default rules, and under others where those lose fewer requests.
+    /// The model and rank machines under the default rules, and under others where those lose fewer
+    /// requests.
     Adaptive(Spare),
     /// Batch sizes by trial and error, lazy dropping.
     Clipper,

@@ -1,8 +1,9 @@
-//! The market of a pool: what a moment of an idle executor is worth, and whether holding pays there.
+//! The market of a pool: what a moment of an idle executor is worth, and whether holding pays
+//! there.
 //!
-//! Models report how much executor time they need and how much of it a fuller batch would save; the market
-//! adds that up and answers with one [`Signal`] for all. `docs/policy.md` derives every formula. No model's
-//! requests are seen here.
+//! Models report how much executor time they need and how much of it a fuller batch would save; the
+//! market adds that up and answers with one [`Signal`] for all. `docs/policy.md` derives every
+//! formula. No model's requests are seen here.
 
 use fermata_core::{ClassId, Span};
 
@@ -30,12 +31,13 @@ pub struct Signal {
     pub price: f64,
     /// On the average of the pool's load, holding saves more executor time than it costs.
     pub hold: bool,
-    /// Even with batches of one the executors would hardly have anything to do: there is nothing to save.
+    /// Even with batches of one the executors would hardly have anything to do: there is nothing to
+    /// save.
     pub idle: bool,
     /// How late wakeups may come.
     pub slack: Span,
-    /// How long it takes until one of the executors is free: on average, and where there is only one
-    /// that may be granted, at most.
+    /// How long it takes until one of the executors is free: on average, and where there is only
+    /// one that may be granted, at most.
     pub turn: Span,
     /// The mean share of recent requests lost, over models.
     pub bad: f64,
@@ -56,8 +58,8 @@ const LATENCY_WEIGHT: f64 = 0.01;
 const DEVIATIONS: f64 = 1.1;
 /// The moments of an executor's idleness, about, at which all others may turn out to be busy.
 const LOOKS: f64 = 4.0;
-/// A pool that is less busy than this with batches of one need not save. In time that executors are busy, a fuller batch
-/// could gain no more than this.
+/// A pool that is less busy than this with batches of one need not save. In time that executors are
+/// busy, a fuller batch could gain no more than this.
 const IDLE_MAX: f64 = 0.04;
 /// Batches are not taken to come more regularly than this.
 const VARIATION_MIN: f64 = 0.001;
@@ -98,7 +100,8 @@ impl Market {
         self.signal.idle_executors = executors as u32;
     }
 
-    /// How far it is from one end of a batch to the next, on average over the time that batches run: long ones count for more.
+    /// How far it is from one end of a batch to the next, on average over the time that batches
+    /// run: long ones count for more.
     pub fn pause(&self) -> Span {
         let busy = self.square_ns2 / self.latency_ns.max(1.0);
         Span((busy / self.executors.max(1) as f64) as u64)
@@ -171,8 +174,8 @@ impl Market {
     }
 }
 
-/// What a moment of idleness costs in a pool of this load, for this squared coefficient of variation of the time
-/// between a model's batches.
+/// What a moment of idleness costs in a pool of this load, for this squared coefficient of
+/// variation of the time between a model's batches.
 fn price(load: f64, executors: f64, variation: f64) -> f64 {
     // The more the batches deviate, the fewer executors share the deviations in effect (Hayward).
     let effective = executors / variation.max(VARIATION_MIN);
@@ -180,8 +183,8 @@ fn price(load: f64, executors: f64, variation: f64) -> f64 {
     DEVIATIONS * variation.sqrt() * needed
 }
 
-/// The probability that all executors are busy, were arrivals and services memoryless: Erlang's C in
-/// Sakasegawa's approximation.
+/// The probability that all executors are busy, were arrivals and services memoryless: Erlang's C
+/// in Sakasegawa's approximation.
 fn wait_probability(load: f64, executors: f64) -> f64 {
     load.clamp(0.0, 1.0).powf((2.0 * (executors + 1.0)).sqrt() - 1.0)
 }

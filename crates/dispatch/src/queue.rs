@@ -1,7 +1,8 @@
 //! Waiting requests by deadline. Under one SLO per model that is also the order of arrival.
 //!
-//! It knows neither the time nor a latency: who is hopeless, and who is sent, is for its owner to say. The
-//! requests lie side by side: a batch is copied at once, and gathering is a walk over a slice.
+//! It knows neither the time nor a latency: who is hopeless, and who is sent, is for its owner to
+//! say. The requests lie side by side: a batch is copied at once, and gathering is a walk over a
+//! slice.
 
 use fermata_core::{Request, RequestId, Time};
 
@@ -88,8 +89,9 @@ impl Queue {
         Some(self.requests.remove(self.taken + at))
     }
 
-    /// Moves the requests over those that were taken. It happens when the memory is full, and the memory
-    /// grows when that would free less than half of it, so that a request is moved less than twice.
+    /// Moves the requests over those that were taken. It happens when the memory is full, and the
+    /// memory grows when that would free less than half of it, so that a request is moved less than
+    /// twice.
     #[cold]
     fn make_room(&mut self) {
         if 2 * self.taken >= self.requests.len() {

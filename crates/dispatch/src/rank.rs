@@ -1,40 +1,20 @@
-//! The rank machine: free executors on one side, waiting candidates on the other, and their matching.
+//! The rank machine: free executors on one side, waiting candidates on the other, and their
+//! matching.
 //!
-//! It knows a candidate's size and window, never its requests. One per pool; it works at the rate of
-//! batches, not of requests. All moments are those of the decision: an executor that is free at `f` counts
-//! as available `lead(b)` before, since a batch of `b` decided then starts when it is free.
+//! It knows a candidate's size and window, never its requests. One per pool; it works at the rate
+//! of batches, not of requests. All moments are those of the decision: an executor that is free at
+//! `f` counts as available `lead(b)` before, since a batch of `b` decided then starts when it is
+//! free.
 
 mod choose;
 
 use fermata_core::{ClassId, ExecutorId, ModelId, Span, Table, Time};
 
 use crate::blocking::{Ask, Choice, Need, Scene};
+use crate::candidate::Candidate;
 use crate::event::{BATCHES_MAX, Network};
 use crate::id_set::IdSet;
 use crate::min_tree::MinTree;
-
-/// The batch that a model would send now, as the rank machine sees it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Candidate {
-    /// How many requests it has.
-    pub size: u32,
-    /// It may be granted from then on.
-    pub ready: Time,
-    /// It may be granted until then.
-    pub latest: Time,
-    /// When the least urgent of them must be done.
-    pub due_last: Time,
-    /// Of several ready candidates the one with the least goes first.
-    pub urgency: Time,
-}
-
-impl Candidate {
-    /// Whether it is not ready yet, and will be before its latest moment: a timeout may be longer than that.
-    #[inline]
-    pub(crate) fn is_held(&self, now: Time) -> bool {
-        now < self.ready && self.ready <= self.latest
-    }
-}
 
 /// A match: the executor is the model's from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +43,8 @@ pub struct RankMachine {
     active: usize,
     /// How many models there is room for.
     models: usize,
-    /// By model: to bring the input of one of its requests to an executor, beyond the network's; zero for those that are missing.
+    /// By model: to bring the input of one of its requests to an executor, beyond the network's;
+    /// zero for those that are missing.
     data: Vec<Span>,
     /// Whether batches may not block others.
     unblocks: bool,
@@ -73,7 +54,8 @@ pub struct RankMachine {
     needs: Vec<Need>,
     /// How many models are not quiet.
     asked: usize,
-    /// By model: how long a request can bear to wait that finds nothing waiting, as a moment; never for a model that is quiet.
+    /// By model: how long a request can bear to wait that finds nothing waiting, as a moment; never
+    /// for a model that is quiet.
     bears: MinTree,
     /// Where every model can bear to wait as long as this, batches block nobody.
     borne: Span,
@@ -89,8 +71,8 @@ struct ClassRank {
     /// How many executors take batches.
     active: usize,
     idle: IdSet,
-    /// When busy executors with one batch will be free. Kept only where the network has delays: without,
-    /// `Done` comes at that very moment.
+    /// When busy executors with one batch will be free. Kept only where the network has delays:
+    /// without, `Done` comes at that very moment.
     free: MinTree,
     /// Candidates that are not ready yet, by `ready`.
     held: MinTree,
@@ -126,7 +108,8 @@ impl RankMachine {
         Self { network, ..Self::default() }
     }
 
-    /// Whether no batch may block others. Then it has to be told how long batches take, and what models need.
+    /// Whether no batch may block others. Then it has to be told how long batches take, and what
+    /// models need.
     pub fn set_unblocking(&mut self, unblocks: bool) {
         self.unblocks = unblocks;
         self.keeps_ends |= unblocks;
@@ -241,7 +224,8 @@ impl RankMachine {
         }
     }
 
-    /// To bring the input of a request of this model to an executor takes so much beyond what the network takes for any.
+    /// To bring the input of a request of this model to an executor takes so much beyond what the
+    /// network takes for any.
     pub fn set_data(&mut self, model: ModelId, data: Span) {
         if model.index() >= self.data.len() {
             if data == Span::ZERO {
@@ -308,8 +292,8 @@ impl RankMachine {
         ranks.held.set(model.index(), candidate.ready);
     }
 
-    /// The usual case, cheaply: one candidate became ready, nobody else is or waits, and an executor is idle.
-    /// The same as `next_ready` and `poll`.
+    /// The usual case, cheaply: one candidate became ready, nobody else is or waits, and an
+    /// executor is idle. The same as `next_ready` and `poll`.
     #[inline]
     pub fn grant_alone(&mut self, now: Time) -> Option<Grant> {
         if self.may_block() {

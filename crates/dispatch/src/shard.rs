@@ -1,28 +1,32 @@
 //! Some of a pool's model machines with their timers, and what they and the hub tell each other.
 //!
-//! The [`Dispatcher`](crate::Dispatcher) has all machines of a pool in one place. Here they are taken apart, so that a
-//! shard and the [`Hub`](crate::Hub) can run on threads of their own: between them go plain values only, and any of
-//! them may take its time. `docs/scheduler.md` has the protocol, and why nothing is lost or done twice.
+//! The [`Dispatcher`](crate::Dispatcher) has all machines of a pool in one place. Here they are
+//! taken apart, so that a shard and the [`Hub`](crate::Hub) can run on threads of their own:
+//! between them go plain values only, and any of them may take its time. `docs/scheduler.md` has
+//! the protocol, and why nothing is lost or done twice.
 //!
-//! Holding needs nobody but the model itself. So a candidate is the shard's own until it is ready, and the hub hears of
-//! a batch two or three times in its life, not with every request.
+//! Holding needs nobody but the model itself. So a candidate is the shard's own until it is ready,
+//! and the hub hears of a batch two or three times in its life, not with every request.
 
 use fermata_core::{ClassId, ExecutorId, ModelId, Request, RequestId, Span, Time};
 
+use crate::candidate::Candidate;
 use crate::event::{Actions, DropReason, ModelSpec, Network};
+use crate::lane::Arrival;
 use crate::min_tree::MinTree;
-use crate::model::{Arrival, ModelMachine};
+use crate::model::ModelMachine;
 use crate::price::{Report, Signal};
-use crate::rank::{Candidate, Grant};
+use crate::rank::Grant;
 use crate::rules::Rules;
 
 /// What a model has to send to executors of one class: the newest is all that matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Post {
+pub struct PostedCandidate {
     /// The candidate that is ready; none, if it has no requests.
     pub candidate: Candidate,
-    /// How many grants the model had answered when this was posted. The hub heeds only what was posted in the knowledge
-    /// of all that it granted: a candidate of before is made of requests that may be gone.
+    /// How many grants the model had answered when this was posted. The hub heeds only what was
+    /// posted in the knowledge of all that it granted: a candidate of before is made of requests
+    /// that may be gone.
     pub answered: u32,
 }
 
@@ -32,7 +36,7 @@ pub struct Promise {
     /// To whom, and which.
     pub grant: Grant,
     /// Which of the executor's stays this is about: it may have left and come back.
-    pub stay: u32,
+    pub incarnation: u32,
     /// When the candidate was ready.
     pub ready: Time,
 }
@@ -45,7 +49,7 @@ pub enum News {
         /// Which executor.
         executor: ExecutorId,
         /// Of which of its stays.
-        stay: u32,
+        incarnation: u32,
         /// When the batch starts.
         start: Time,
         /// How long it takes.
@@ -56,7 +60,7 @@ pub enum News {
         /// Which executor.
         executor: ExecutorId,
         /// Of which of its stays.
-        stay: u32,
+        incarnation: u32,
     },
     /// Models joined the market (`None` before), left it (`None` after), or report anew.
     Reported {
@@ -70,7 +74,7 @@ pub enum News {
 /// The way from a shard to the hub.
 pub trait ToHub {
     /// Replaces what was posted before for this model and class.
-    fn post(&mut self, model: ModelId, class: ClassId, post: Post);
+    fn post(&mut self, model: ModelId, class: ClassId, post: PostedCandidate);
     /// Sends news.
     fn tell(&mut self, news: News);
 }
@@ -108,7 +112,8 @@ struct Posted {
 const CLASSES_MAX: usize = 32;
 
 impl Shard {
-    /// The one at `index` of so many shards, without models, in a pool with so many classes of executors.
+    /// The one at `index` of so many shards, without models, in a pool with so many classes of
+    /// executors.
     pub fn new(
         rules: Rules,
         network: Network,
@@ -260,7 +265,8 @@ impl Shard {
         }
     }
 
-    /// An executor is the model's: its batch is made final, or the executor goes back. Either way the hub is answered.
+    /// An executor is the model's: its batch is made final, or the executor goes back. Either way
+    /// the hub is answered.
     pub fn granted(
         &mut self,
         now: Time,
@@ -268,8 +274,11 @@ impl Shard {
         actions: &mut Actions,
         to: &mut impl ToHub,
     ) {
-        let Promise { grant: Grant { model, executor, class, free_at, longest, .. }, stay, .. } =
-            promise;
+        let Promise {
+            grant: Grant { model, executor, class, free_at, longest, .. },
+            incarnation,
+            ..
+        } = promise;
         let at = self.place(model);
         let first = actions.requests.len();
         let signal = &self.signal;
@@ -283,7 +292,8 @@ impl Shard {
             let start =
                 machine.granted(now, class, (free_at, longest), signal, batch, &mut dropped);
             if start.is_none() {
-                // It came so late that the candidate passed its latest moment, or so early that it is not there yet.
+                // It came so late that the candidate passed its latest moment, or so early that it
+                // is not there yet.
                 machine.wake(now, signal, &mut dropped);
             }
             start
@@ -291,10 +301,10 @@ impl Shard {
         match start {
             Some(start) => {
                 let (start, latency) = (start.start, start.latency);
-                to.tell(News::Started { executor, stay, start, latency });
+                to.tell(News::Started { executor, incarnation, start, latency });
                 actions.run(executor, model, start, latency, first);
             }
-            None => to.tell(News::Returned { executor, stay }),
+            None => to.tell(News::Returned { executor, incarnation }),
         }
         // Whatever the hub knew of it was forgotten with the grant.
         self.posted[at].classes = 0;
@@ -335,8 +345,8 @@ impl Shard {
         ModelId(place as u32 * self.shards + self.index)
     }
 
-    /// Posts the candidates that are ready, sees to it that those that are not will be, and that the model is woken
-    /// when it must be.
+    /// Posts the candidates that are ready, sees to it that those that are not will be, and that
+    /// the model is woken when it must be.
     #[inline]
     fn refresh(&mut self, now: Time, model: ModelId, at: usize, to: &mut impl ToHub) {
         let Some(machine) = self.models.get(at).and_then(Option::as_ref) else { return };
@@ -348,13 +358,17 @@ impl Shard {
                 Some(&candidate) if candidate.ready <= now => {
                     self.held.clear(place);
                     posted.classes |= bit;
-                    to.post(model, class, Post { candidate, answered });
+                    to.post(model, class, PostedCandidate { candidate, answered });
                 }
                 other => {
                     self.held.set(place, other.map_or(Time::NEVER, |candidate| candidate.ready));
                     if posted.classes & bit != 0 {
                         posted.classes &= !bit;
-                        to.post(model, class, Post { candidate: Candidate::default(), answered });
+                        to.post(
+                            model,
+                            class,
+                            PostedCandidate { candidate: Candidate::default(), answered },
+                        );
                     }
                 }
             }
@@ -362,7 +376,8 @@ impl Shard {
         // While every candidate is held it needs no timer: it is looked at when one is ready.
         if !machine.is_held(now) {
             let (armed, needed) = (self.timers.get(at), machine.next_timer());
-            // One that goes off earlier stays: an idle wakeup costs less than to move it with every batch.
+            // One that goes off earlier stays: an idle wakeup costs less than to move it with every
+            // batch.
             if armed > needed || armed <= now {
                 self.timers.set(at, needed);
             }
@@ -376,7 +391,7 @@ impl Shard {
         for class in 0..self.classes {
             self.held.clear(at * self.classes + class);
             if classes & (1 << class) != 0 {
-                let post = Post { candidate: Candidate::default(), answered };
+                let post = PostedCandidate { candidate: Candidate::default(), answered };
                 to.post(model, ClassId(class as u16), post);
             }
         }

@@ -1,34 +1,36 @@
-//! What a model derives for itself from its pace, its profile and the market: how long to hold, when to give
-//! up urgent requests, how urgent to be. `docs/policy.md` derives the rules.
+//! What a model derives for itself from its arrivals, its profile and the market: how long to hold,
+//! when to give up urgent requests, how urgent to be. `docs/policy.md` derives the rules.
 
 use fermata_core::{Profile, Span, Table, Time};
 
+use crate::arrival_stats::ArrivalStats;
 use crate::blocking::Need;
-use crate::pace::Pace;
 use crate::price::{Report, Signal};
 use crate::rules::Spare;
 
 /// The cost per request may exceed the gathered batch's by at least this share, and at most by
-/// `TOLERANCE_MAX`, before urgent requests are given up for a larger batch. Between them decides how much
-/// slack the pool has.
+/// `TOLERANCE_MAX`, before urgent requests are given up for a larger batch. Between them decides
+/// how much slack the pool has.
 const TOLERANCE_MIN: f64 = 0.04;
 const TOLERANCE_MAX: f64 = 0.2;
 /// The most where nothing else runs between two batches of the model, on any executor.
 const TOLERANCE_LONE: f64 = 0.075;
-/// The least tolerance is gone when the load exceeds the pool by this share: then only throughput counts.
+/// The least tolerance is gone when the load exceeds the pool by this share: then only throughput
+/// counts.
 const OVERLOAD: f64 = 0.2;
-/// The capacity, in requests, that may be wasted to save one request: less than one, since it is missing for
-/// everybody who waits behind.
+/// The capacity, in requests, that may be wasted to save one request: less than one, since it is
+/// missing for everybody who waits behind.
 const WASTE_FOR_ONE: f64 = 0.5;
-/// Holding is for companions: with less than this many expected before the latest moment, none are waited for.
+/// Holding is for companions: with less than this many expected before the latest moment, none are
+/// waited for.
 const COMPANIONS_MIN: f64 = 0.5;
-/// When the gap since the last arrival is this many times the mean, something has ended: by chance that happens once in
-/// four hundred times.
+/// When the gap since the last arrival is this many times the mean, something has ended: by chance
+/// that happens once in four hundred times.
 const UNLIKELY: f64 = 6.0;
 /// The share of lost requests remembers about the last five hundred.
 const BAD_WEIGHT: f64 = 0.002;
-/// How much of its SLO a model moves ahead of others if as many requests are lost, above the average, as come within its
-/// SLO. So it takes the same time to get ahead, however many come.
+/// How much of its SLO a model moves ahead of others if as many requests are lost, above the
+/// average, as come within its SLO. So it takes the same time to get ahead, however many come.
 const ADVANCE_SHARE: f64 = 0.2;
 /// The least and the most for each lost request.
 const ADVANCE_MIN: f64 = 0.001;
@@ -36,20 +38,22 @@ const ADVANCE_MAX: f64 = 0.024;
 /// Models no longer move ahead of each other when this share of all requests is lost.
 const FAIR_UNTIL: f64 = 0.05;
 
-/// Where spare executors buy latency, a batch is held while the executor time that the next request saves is worth more
-/// than this many times the time that those in the batch wait for it.
+/// Where spare executors buy latency, a batch is held while the executor time that the next request
+/// saves is worth more than this many times the time that those in the batch wait for it.
 const WORTH: f64 = 0.3;
-/// It is not held for more than this many mean gaps: with every gap in which nobody comes, the rate is more doubtful.
+/// It is not held for more than this many mean gaps: with every gap in which nobody comes, the rate
+/// is more doubtful.
 const GAPS_MAX: f64 = 2.0;
-/// The worth of executor time rises with this power of the load, without bound where the pool is full.
+/// The worth of executor time rises with this power of the load, without bound where the pool is
+/// full.
 const FULL_POWER: f64 = 2.5;
 /// And with the share of requests that are lost: it is without bound where this share is.
 const LOST_MAX: f64 = 0.002;
 /// Its bound, for the arithmetic: fifty times what it is worth in an idle pool.
 const ROOM_MIN: f64 = 0.02;
 
-/// Of the requests that come while a batch of others runs this share may come too early to bear its length: an objective is
-/// that of 99 % of the requests.
+/// Of the requests that come while a batch of others runs this share may come too early to bear its
+/// length: an objective is that of 99 % of the requests.
 const LOST_MOST: f64 = 0.01;
 
 /// What a model learned of its losses under some rules.
@@ -67,8 +71,8 @@ pub(crate) struct Tuning {
     patience: Span,
     /// What spare executors are for.
     spare: Spare,
-    /// How long where spare executors buy latency, and the largest product of idle executors and squared batch size for
-    /// which it is held at all.
+    /// How long where spare executors buy latency, and the largest product of idle executors and
+    /// squared batch size for which it is held at all.
     patience_spare: Span,
     holds_below: f64,
     need: Need,
@@ -85,12 +89,12 @@ impl Tuning {
         self.report
     }
 
-    /// Derives load and patience anew, at the `batch` of a staggered execution. A lone request can wait for
-    /// `slack`; nobody joins it later than `company` after the last.
+    /// Derives load and patience anew, at the `batch` of a staggered execution. A lone request can
+    /// wait for `slack`; nobody joins it later than `overlap` after the last.
     pub(crate) fn retune(
         &mut self,
-        pace: &Pace,
-        company: Span,
+        arrivals: &ArrivalStats,
+        overlap: Span,
         profile: &Profile,
         batch: f64,
         slack: Span,
@@ -99,56 +103,64 @@ impl Tuning {
         self.spare = Spare::Release;
         let (cost, marginal) = costs(profile, batch);
         let saving = (cost - marginal).max(0.0);
-        let load = pace.rate() * cost;
+        let load = arrivals.rate() * cost;
         self.report.load = load;
-        self.report.alone = pace.rate() * profile.shortest().0 as f64;
-        self.report.gain = load * pace.rate() * saving;
-        // How long batches run varies too, where that depends on the input: then an idle moment is missed as after a burst.
+        self.report.alone = arrivals.rate() * profile.shortest().0 as f64;
+        self.report.gain = load * arrivals.rate() * saving;
+        // How long batches run varies too, where that depends on the input: then an idle moment is
+        // missed as after a burst.
         let run = profile.spread().map_or(0.0, |spread| spread.variation());
-        self.report.variation = load * (pace.variation() / batch + run);
-        let companions = pace.rate() * slack.0 as f64;
+        self.report.variation = load * (arrivals.variation() / batch + run);
+        let companions = arrivals.rate() * slack.0 as f64;
         self.patience = if companions < COMPANIONS_MIN || signal.idle {
             Span::ZERO
         } else if signal.hold {
             // The whole pool holds: a model for which it does not pay would only take the executors
             // that the others count on.
-            company.min(Span((UNLIKELY / pace.rate()) as u64))
+            overlap.min(Span((UNLIKELY / arrivals.rate()) as u64))
         } else {
-            pace.patience(saving, signal.price).min(company)
+            arrivals.patience(saving, signal.price).min(overlap)
         };
     }
 
-    /// Derives how long batches are held where spare executors buy latency, at the `batch` of a staggered execution.
+    /// Derives how long batches are held where spare executors buy latency, at the `batch` of a
+    /// staggered execution.
     pub(crate) fn set_worth(
         &mut self,
-        pace: &Pace,
-        company: Span,
+        arrivals: &ArrivalStats,
+        overlap: Span,
         profile: &Profile,
         batch: f64,
         signal: &Signal,
     ) {
         (self.spare, self.holds_below) = (Spare::Latency, 0.0);
-        if signal.hold && !signal.idle && pace.rate() > 0.0 {
+        if signal.hold && !signal.idle && arrivals.rate() > 0.0 {
             let (cost, marginal) = costs(profile, batch);
             let room = (1.0 - signal.load.powf(FULL_POWER)) * (1.0 - signal.bad / LOST_MAX);
             let room = room.max(ROOM_MIN);
             // The requests of a batch share what it costs however small it is.
-            let worth = WORTH * pace.rate() * (cost - marginal).max(0.0) * batch / room;
+            let worth = WORTH * arrivals.rate() * (cost - marginal).max(0.0) * batch / room;
             self.holds_below = worth * worth;
-            self.patience_spare = company.min(Span((GAPS_MAX / room / pace.rate()) as u64));
+            self.patience_spare = overlap.min(Span((GAPS_MAX / room / arrivals.rate()) as u64));
         }
     }
 
-    /// Derives what others must know that may block the model, whose batches are of `batch` at its present rate, and have
-    /// `budget` from the arrival of their first request to their end.
-    pub(crate) fn set_need(&mut self, pace: &Pace, reach: &Table, batch: f64, budget: Span) {
+    /// Derives what others must know that may block the model, whose batches are of `batch` at its
+    /// present rate, and have `budget` from the arrival of their first request to their end.
+    pub(crate) fn set_need(
+        &mut self,
+        arrivals: &ArrivalStats,
+        reach: &Table,
+        batch: f64,
+        budget: Span,
+    ) {
         let below = (batch as usize).clamp(1, reach.max_batch());
         let above = (below + 1).min(reach.max_batch());
         let (short, long) = (reach.latency(below), reach.latency(above));
         let takes = short + Span(((long - short).0 as f64 * (batch - below as f64)) as u64);
         let slack = budget - takes;
         let bears = slack + Span((slack.0 as f64 * LOST_MOST) as u64);
-        self.need = Need { bears, takes, batch, rate: pace.rate() };
+        self.need = Need { bears, takes, batch, rate: arrivals.rate() };
     }
 
     /// What others must know that may block the model.
@@ -156,15 +168,16 @@ impl Tuning {
         self.need
     }
 
-    /// From when on a candidate of `size` may start, whose window is from `frontrun` to `latest`: at frontrun, a turn before
-    /// its latest moment, or when nobody is expected to join any more; where spare executors buy latency, also when the
-    /// next request would save less than those in the batch wait for.
+    /// From when on a candidate of `size` may start, whose window is from `frontrun` to `latest`:
+    /// at frontrun, a turn before its latest moment, or when nobody is expected to join any more;
+    /// where spare executors buy latency, also when the next request would save less than those in
+    /// the batch wait for.
     #[inline]
     pub(crate) fn ready(
         &self,
         size: usize,
         (frontrun, latest): (Time, Time),
-        pace: &Pace,
+        arrivals: &ArrivalStats,
         signal: &Signal,
     ) -> Time {
         let end = frontrun.min(latest - signal.turn - self.advance) - signal.slack;
@@ -176,7 +189,7 @@ impl Tuning {
                 if is_held { self.patience_spare } else { Span::ZERO }
             }
         };
-        end.min(pace.last() + patience)
+        end.min(arrivals.last() + patience)
     }
 
     /// How urgent a candidate is that can start until `latest`.
@@ -214,9 +227,9 @@ impl Tuning {
         self.set_ahead(ahead.clamp(0.0, fair), slo);
     }
 
-    /// How many urgent requests to give up, and how many to send. `fits_after(skip, later)` says how many
-    /// can be sent so much later without the first `skip` of `waiting`; `target` is the batch of a staggered
-    /// execution.
+    /// How many urgent requests to give up, and how many to send. `fits_after(skip, later)` says
+    /// how many can be sent so much later without the first `skip` of `waiting`; `target` is the
+    /// batch of a staggered execution.
     pub(crate) fn gather(
         &self,
         waiting: usize,
@@ -226,8 +239,8 @@ impl Tuning {
         fits_after: impl Fn(usize, Span) -> usize,
     ) -> (usize, usize) {
         let fits = |skip: usize| fits_after(skip, Span::ZERO);
-        // Fewer are left with every one given up, and more of those left fit: the largest batch is where
-        // the two meet.
+        // Fewer are left with every one given up, and more of those left fit: the largest batch is
+        // where the two meet.
         let meeting = first_where(0, waiting, |skip| fits(skip) >= waiting - skip);
         let before = if meeting > 0 { fits(meeting - 1) } else { 0 };
         let gathered = before.max(waiting - meeting);
@@ -246,8 +259,9 @@ impl Tuning {
         let limit = profile.cost(gathered) * (1.0 + tolerance);
         let enough = first_where(1, gathered, |size| profile.cost(size) <= limit).min(target);
         let skip = first_where(0, meeting, |skip| fits(skip) >= enough);
-        // To give nobody up wastes executor time on a small batch. It is the better choice if those left
-        // behind can still go with the next executor, and what is wasted is less than what is saved.
+        // To give nobody up wastes executor time on a small batch. It is the better choice if those
+        // left behind can still go with the next executor, and what is wasted is less than what is
+        // saved.
         let first = fits(0);
         let wasted = profile.latency(first.max(1)).0 as f64 / profile.cost(gathered) - first as f64;
         let left = enough.min(waiting - first);
@@ -304,7 +318,8 @@ mod tests {
 
     #[test]
     fn nothing_is_given_up_for_a_batch_that_is_hardly_cheaper() {
-        // Twelve wait; the first allows eight, and every one given up allows one more. Later, none is in time.
+        // Twelve wait; the first allows eight, and every one given up allows one more. Later, none
+        // is in time.
         let fits = |skip: usize, later: Span| match later {
             Span::ZERO => (8 + skip).min(12 - skip),
             _ => 0,

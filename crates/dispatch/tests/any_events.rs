@@ -1,4 +1,5 @@
-//! Any sequence of events: every request leaves once, no executor has too many batches, no wakeup is in vain.
+//! Any sequence of events: every request leaves once, no executor has too many batches, no wakeup
+//! is in vain.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -267,7 +268,8 @@ impl World {
     }
 }
 
-/// Model 1 runs on the first class only, model 2 on the second only. How long model 0 takes depends on the request.
+/// Model 1 runs on the first class only, model 2 on the second only. How long model 0 takes depends
+/// on the request.
 fn spec(model: u32) -> Arc<ModelSpec> {
     let slo = Span::from_ms(40.0);
     if model == 0 {

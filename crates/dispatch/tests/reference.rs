@@ -1,8 +1,8 @@
-//! Symphony's algorithm 1, slow and obvious, beside the real dispatcher: the same events must give the same
-//! actions, one for one.
+//! Symphony's algorithm 1, slow and obvious, beside the real dispatcher: the same events must give
+//! the same actions, one for one.
 //!
-//! The reference keeps no candidate, no timer and no tree. At every step it looks at every request of every
-//! model and at every executor. One class, no network, prefix gathering.
+//! The reference keeps no candidate, no timer and no tree. At every step it looks at every request
+//! of every model and at every executor. One class, no network, prefix gathering.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 

@@ -1,8 +1,9 @@
 //! Text scenarios: a script of what happens, a line, and the timeline that must follow.
 //!
-//! `UPDATE=1 cargo test --test scenarios` writes the timelines anew; read the difference before you commit.
-//! One unit of time is a millisecond. Executors finish when planned. At one moment first the script's own
-//! events happen, in its order, then executors are done, then the dispatcher wakes by itself.
+//! `UPDATE=1 cargo test --test scenarios` writes the timelines anew; read the difference before you
+//! commit. One unit of time is a millisecond. Executors finish when planned. At one moment first
+//! the script's own events happen, in its order, then executors are done, then the dispatcher wakes
+//! by itself.
 //!
 //! ```text
 //! # A remark.

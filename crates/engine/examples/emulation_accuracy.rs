@@ -1,5 +1,5 @@
-//! How late an emulated device answers: `cargo run --release -p fermata-engine --example
-//! emulation_accuracy [devices]`, each on its own thread.
+//! Measures how late emulated devices answer, each on a thread of its own: `cargo run --release -p
+//! fermata-engine --example emulation_accuracy [devices]`.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,8 @@
-//! What a model takes on a GPU, by batch size and share: `gpu MODEL.onnx FOLDER-OF-ONNX-RUNTIME [PERCENT ...]`.
+//! Measures how long a model takes on a GPU, by batch size and share: `gpu MODEL.onnx
+//! FOLDER-OF-ONNX-RUNTIME [PERCENT ...]`.
 //!
-//! It is its own worker. Inputs are random; batches are begun one ahead, so that copies are hidden as they are in the server.
+//! The example is its own worker. Inputs are random; each batch begins while the one before it
+//! runs, so that copies are hidden as in the server.
 
 #![allow(clippy::print_stdout, reason = "it is what an example does")]
 
@@ -58,14 +60,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             let (device, wall) = time(session.as_mut(), &batch[..size])?;
             let hidden = 100.0 * (wall / device - 1.0);
             println!(
-                "  {size:3}: {device:.3} ms on the device, {wall:.3} ms back to back ({hidden:+.1} %)"
+                "  {size:3}: {device:.3} ms on the device, {wall:.3} ms back to back \
+                 ({hidden:+.1} %)"
             );
         }
     }
     Ok(())
 }
 
-/// Milliseconds: the median on the device, and by the clock of batches one after the other.
+/// Milliseconds: the median on the device, and the mean by the clock for batches that follow each
+/// other.
 fn time(session: &mut dyn Session, batch: &[Inputs]) -> Result<(f64, f64), Box<dyn Error>> {
     const RUNS: usize = 60;
     let mut took = Vec::new();

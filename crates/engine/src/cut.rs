@@ -1,4 +1,4 @@
-//! How a GPU is cut into shares: percents into multiprocessors, which come in steps.
+//! Cuts a GPU into shares: turns percentages into multiprocessors, which come in steps.
 
 use std::fmt;
 
@@ -6,32 +6,34 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     percents: Vec<u32>,
-    /// Multiprocessors of each share, in the order in which they are cut off; all of them for the only share of a whole GPU.
+    /// Multiprocessors of each share, in the order in which they are split off. A whole GPU is one
+    /// share with all of them.
     multiprocessors: Vec<u32>,
     all: u32,
 }
 
-/// Why a GPU cannot be cut so.
+/// Why a GPU cannot be cut as asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CutError {
-    /// There is no share at all.
+    /// There is no share.
     Empty,
-    /// A share of nothing.
+    /// A share of 0 %.
     Zero,
-    /// Together they are more than there is.
+    /// The shares add up to more than 100 %.
     TooMuch(u32),
-    /// So many shares do not fit, each having at least one step.
+    /// The shares do not fit, with at least one step for each.
     TooMany {
-        /// How many were asked for.
+        /// How many shares were asked for.
         shares: usize,
-        /// How many steps there are.
+        /// How many steps the GPU has.
         steps: u32,
     },
 }
 
 impl Cut {
-    /// Shares of so many percent of a GPU with `all` multiprocessors, which can be cut off `step` at a time. Each gets the
-    /// number of steps next to what it asks for and at least one; where nothing is to be left over, the last gets the rest.
+    /// Shares of these percentages, of a GPU with `all` multiprocessors that can be split off in
+    /// steps of `step`. Each share gets the number of steps nearest to its percentage, and at least
+    /// one. If the percentages add up to 100, the last share gets the remainder.
     pub fn new(percents: &[u32], all: u32, step: u32) -> Result<Self, CutError> {
         let sum = percents.iter().fold(0_u32, |sum, &percent| sum.saturating_add(percent));
         if percents.is_empty() {
@@ -69,7 +71,7 @@ impl Cut {
         Self { percents: vec![100], multiprocessors: vec![all], all }
     }
 
-    /// Whether it is in one piece.
+    /// Whether the GPU is in one piece.
     pub fn is_whole(&self) -> bool {
         self.multiprocessors == [self.all]
     }
@@ -79,17 +81,17 @@ impl Cut {
         self.percents.len()
     }
 
-    /// Never: a cut has at least one share.
+    /// Always false: a cut has at least one share.
     pub fn is_empty(&self) -> bool {
         self.percents.is_empty()
     }
 
-    /// What was asked for, in percent, share by share.
+    /// The percentage that was asked for, share by share.
     pub fn percents(&self) -> &[u32] {
         &self.percents
     }
 
-    /// What each share has.
+    /// The multiprocessors of each share.
     pub fn multiprocessors(&self) -> &[u32] {
         &self.multiprocessors
     }
@@ -122,7 +124,7 @@ impl fmt::Display for CutError {
 mod tests {
     use super::*;
 
-    /// Of an H200.
+    /// Cuts an H200.
     fn cut(percents: &[u32]) -> Result<Vec<u32>, CutError> {
         Cut::new(percents, 132, 8).map(|cut| cut.multiprocessors().to_vec())
     }

@@ -1,11 +1,11 @@
-//! The types of tensor elements, named as the Open Inference Protocol names them.
+//! The element types of tensors, named as the Open Inference Protocol names them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use half::{bf16, f16};
 
-/// What the elements of a tensor are.
+/// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DataType {
     /// One byte, zero or one.
@@ -32,9 +32,9 @@ pub enum DataType {
     Fp32,
     /// IEEE double precision.
     Fp64,
-    /// The upper half of a single.
+    /// The upper half of a single: bfloat16.
     Bf16,
-    /// Strings of bytes, each with its length before it.
+    /// Strings of bytes, each preceded by its length.
     Bytes,
 }
 
@@ -57,7 +57,7 @@ impl DataType {
         Self::Bf16,
     ];
 
-    /// The protocol's name: `FP32`.
+    /// The name in the protocol: `FP32`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "BOOL",
@@ -77,12 +77,12 @@ impl DataType {
         }
     }
 
-    /// The type of this protocol name.
+    /// The type with this name in the protocol.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|datatype| datatype.name() == name)
     }
 
-    /// Bytes an element; `None` where elements differ in length.
+    /// Bytes per element; `None` if elements differ in length.
     pub fn size(self) -> Option<usize> {
         match self {
             Self::Bool | Self::Uint8 | Self::Int8 => Some(1),
@@ -93,7 +93,8 @@ impl DataType {
         }
     }
 
-    /// The bytes of one element that is this whole number; `None` if the type cannot hold it, or is of strings.
+    /// The bytes of one element with this value; `None` if the type cannot hold the value, or is of
+    /// strings.
     pub fn whole_number(self, value: i64) -> Option<Vec<u8>> {
         Some(match self {
             Self::Bool => u8::try_from(value).ok().filter(|&bit| bit <= 1)?.to_le_bytes().to_vec(),

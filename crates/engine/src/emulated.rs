@@ -1,9 +1,12 @@
-//! A device that is not there: a batch takes as long as a profile says, and nothing is computed.
+//! An emulated device: a batch takes as long as a profile says, and nothing is computed.
 //!
-//! Where the profile is spread out, each request has a time that it takes alone: what one of its inputs says, or drawn from the
-//! distribution, anew for each, since a load is often the same request again and again. A batch takes what its longest makes of it.
+//! If the profile has a spread, each request has a time of its own: the time that it would take
+//! alone. An input of the request states it, or each session draws it from the distribution, anew
+//! for every request, because a load often repeats one request. The longest request determines the
+//! time of a batch.
 //!
-//! It sleeps, and spins for some microseconds at the end only, so that one core stands for hundreds of devices.
+//! The device sleeps, and spins for some microseconds at the end only, so that one core can emulate
+//! hundreds of devices.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -23,18 +26,20 @@ pub struct Emulated {
     signature: Signature,
     profile: Profile,
     alone_input: Option<usize>,
-    /// Sessions that were made: each draws other numbers, and the same when all is done again.
+    /// How many sessions were made. Each session draws other numbers; a repeated run draws the same
+    /// ones.
     sessions: AtomicU64,
 }
 
 impl Emulated {
-    /// A model of this signature, whose batches take as long as `profile` says.
+    /// A model with this signature, whose batches take as long as `profile` says.
     pub fn new(signature: Signature, profile: Profile) -> Self {
         Self { signature, profile, alone_input: None, sessions: AtomicU64::new(0) }
     }
 
-    /// The same, where an input has the milliseconds that its request takes alone. It counts for a profile that is spread out, and
-    /// within what the profile has: a client could hold the device for years otherwise.
+    /// The same model, with the input that states how many milliseconds the request takes alone.
+    /// The input counts for profiles with a spread only. It is limited to the range of the profile,
+    /// or a client could occupy the device for years.
     pub fn with_alone_input(self, input: Option<usize>) -> Self {
         Self { alone_input: input, ..self }
     }
@@ -103,7 +108,7 @@ impl EmulatedSession {
         let grid = spread.grid();
         let (shortest, longest) = (grid.shortest().0 as f32, grid.longest().0 as f32);
         let alone = batch.iter().map(|inputs| match self.alone_input {
-            // What is not a number is the shortest too.
+            // No number, or NaN, counts as the shortest time.
             Some(at) => inputs.get(at).and_then(first_number).map_or(shortest, |ms| {
                 (ms * 1e6).max(f64::from(shortest)).min(f64::from(longest)) as f32
             }),
@@ -126,7 +131,7 @@ fn first_number(tensor: &Tensor) -> Option<f64> {
     }
 }
 
-/// Numbers between 0 and 1 that look random, always the same: SplitMix64.
+/// Pseudorandom numbers between 0 and 1, repeatable: SplitMix64.
 struct Draws(u64);
 
 impl Draws {
@@ -135,16 +140,16 @@ impl Draws {
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        // As many bits as a single holds.
+        // The 24 bits that a single holds.
         ((mixed ^ (mixed >> 31)) >> 40) as f32 / (1_u64 << 24) as f32
     }
 }
 
-/// What is answered in place of one output.
+/// The answer in place of one output.
 struct Output {
-    /// Its spec, with the batch.
+    /// The shape of the output, with the batch.
     shape: Vec<i64>,
-    /// The answer where no input can be given back.
+    /// The answer if no input fits.
     zeros: Tensor,
 }
 
@@ -158,7 +163,7 @@ impl Output {
         Ok(Self { shape, zeros })
     }
 
-    /// The input in the same place, where it could be this output; else zeros.
+    /// The input at the same index, if it fits this output; else zeros.
     fn answer(&self, input: Option<&Tensor>) -> Tensor {
         let fits = |tensor: &&Tensor| {
             tensor.datatype == self.zeros.datatype
@@ -169,30 +174,30 @@ impl Output {
     }
 }
 
-/// Nanoseconds of the clock that [`Alarm::sleep_until`] sleeps by.
+/// The present time, in nanoseconds of the clock that [`Alarm::sleep_until`] uses.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Wakes at a given time, on a machine that wakes threads late.
+/// Wakes the thread at a given time, although the machine wakes threads late.
 #[derive(Default)]
 struct Alarm {
-    /// How late the thread was woken, three times of four at most, in nanoseconds: it asks for so much less sleep, and
-    /// spins for what is left.
+    /// By how many nanoseconds wake-ups are late, or less, in three of four cases. The thread
+    /// sleeps for that much less and spins for the remainder.
     late: u64,
 }
 
-/// It never spins for longer than this, however late the machine is.
+/// The longest time to spin, however late the machine wakes threads.
 const SPIN_MAX: u64 = 100_000;
-/// How fast it learns.
+/// By how much one wake-up changes the estimate.
 const LATE_STEP: u64 = 2_000;
 
 impl Alarm {
     fn sleep_until(&mut self, time: u64) {
         let asked = time.saturating_sub(self.late);
         sleep_until(asked);
-        // A step up for each of three, and down for one, rests where one in four is later.
+        // Three steps up and one step down balance where one wake-up in four is later.
         if now().saturating_sub(asked) > self.late {
             self.late = (self.late + 3 * LATE_STEP).min(SPIN_MAX);
         } else {
@@ -205,7 +210,8 @@ impl Alarm {
 }
 
 fn sleep_until(time: u64) {
-    // Each time: it is a property of the thread, and a session may move.
+    // Set before each sleep, because the setting belongs to the thread, and a session may move to
+    // another.
     be_punctual();
     let (seconds, nanoseconds) = (time / 1_000_000_000, time % 1_000_000_000);
     let until = Timespec { tv_sec: seconds as i64, tv_nsec: nanoseconds as i64 };
@@ -270,7 +276,8 @@ mod tests {
         assert_eq!(message, "a batch of 3: the profile ends at 2");
     }
 
-    /// A session whose requests take 10 to 90 ms alone; it is asked how long it would hold, and does not.
+    /// A session whose requests take 10 to 90 ms alone. The tests ask it how long a batch would
+    /// take, without running one.
     fn spread_out(alone_input: Option<usize>, seed: u64) -> EmulatedSession {
         let runs = (0..=80).map(|ms| Span::from_ms(f64::from(10 + ms))).collect();
         let growth = Growth { fixed: 1e6, base: 0.5, each: 0.5 };
@@ -301,7 +308,7 @@ mod tests {
         };
         assert_eq!(hold(&[20.0]), Ok(21.0));
         assert_eq!(hold(&[20.0, 40.0, 30.0]), Ok(81.0));
-        // No client holds the device for longer than there is, nor for no time.
+        // No client can occupy the device for longer than the profile says, nor for no time.
         assert_eq!(hold(&[1e30]), Ok(91.0));
         assert_eq!(hold(&[f32::INFINITY]), Ok(91.0));
         assert_eq!([hold(&[f32::NAN]), hold(&[-5.0])], [Ok(11.0), Ok(11.0)]);

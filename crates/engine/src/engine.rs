@@ -1,4 +1,4 @@
-//! What an engine is.
+//! The traits of an engine: it loads models, makes sessions of them, and runs batches.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,11 +7,12 @@ use fermata_core::Span;
 
 use crate::{Signature, Tensor};
 
-/// The inputs of one request, in the order of the signature. Where a model has a batch axis, it is 1 here:
+/// The inputs of one request, in the order of the signature. The batch axis, if there is one, is 1:
 /// a request of several rows is several items.
 pub type Inputs = Vec<Tensor>;
 
-/// The outputs of one request, in the order of the signature; the batch axis, if any, is 1.
+/// The outputs of one request, in the order of the signature. The batch axis, if there is one, is
+/// 1.
 pub type Outputs = Vec<Tensor>;
 
 /// Loads models.
@@ -19,10 +20,11 @@ pub trait Engine: Send + Sync {
     /// Its name, as in `fermata.toml`.
     fn name(&self) -> &'static str;
 
-    /// What it runs on, in words that tell two devices of different speed apart.
+    /// The device, in words that distinguish devices of different speed.
     fn device(&self) -> String;
 
-    /// Whether its sessions begin a batch while the one before it runs: it waits on the device then.
+    /// Whether its sessions begin a batch while an earlier one runs, so that the batch waits on the
+    /// device.
     fn runs_ahead(&self) -> bool {
         false
     }
@@ -38,48 +40,50 @@ pub struct Source {
     pub file: PathBuf,
     /// Threads that one session may use at a time.
     pub threads: usize,
-    /// Bytes of a GPU's memory that one session may use for what it computes; as many as it wants, if `None`.
+    /// Bytes of a GPU's memory that one session may use for its computations; `None` for no limit.
     pub memory: Option<u64>,
 }
 
-/// A model that was read. Dropping it and its sessions gives its memory back.
+/// A model that was read. Its memory is freed when it and its sessions are dropped.
 pub trait Model: Send + Sync {
-    /// What goes in and what comes out, as the file says.
+    /// The inputs and outputs, as the file declares them.
     fn signature(&self) -> &Signature;
 
-    /// Makes ready to run with a signature that may be narrower than the file's: fewer outputs, another
-    /// order, a smaller batch. One session for each executor.
+    /// Makes a session, one for each executor. The signature may be narrower than the file's: fewer
+    /// outputs, another order, a smaller batch.
     fn session(&self, signature: &Signature) -> Result<Box<dyn Session>, EngineError>;
 }
 
-/// A model made ready on one executor, which runs one batch at a time.
+/// A model that is ready to run on one executor, one batch at a time.
 pub trait Session: Send {
-    /// Runs a batch, and gives one result for each item, in order.
+    /// Runs a batch. Returns one result for each item, in order.
     fn run(&mut self, batch: &[Inputs]) -> Result<Vec<Outputs>, EngineError>;
 
-    /// Begins a batch and returns before it has run, where the engine takes batches ahead: its inputs are on their way in
-    /// while the one before it runs. Batches of an executor run in the order in which they were begun, whatever their
-    /// model. `None` from an engine that does not; one always answers the same way.
+    /// Begins a batch and returns before it has run, if the engine takes batches ahead: the inputs
+    /// are copied while the batch before it runs. The batches of an executor run in the order in
+    /// which they began, whatever their model. `None` from an engine that does not take batches
+    /// ahead; an engine always answers the same way.
     fn begin(&mut self, batch: &[Inputs]) -> Option<Result<Box<dyn Running>, EngineError>> {
         let _ = batch;
         None
     }
 
-    /// The size at which a batch of so many is run: it takes as long. Larger, where an engine pads batches.
+    /// The size at which a batch of `size` items runs, and whose time it takes. It is larger if the
+    /// engine pads batches.
     fn runs_as(&self, size: usize) -> usize {
         size
     }
 
-    /// Whether batches of so many are known to be nothing new to the engine: it need not be warmed for them.
+    /// Whether batches of `size` items are known to have run before, so that they need no warm-up.
     fn is_warm(&self, size: usize) -> bool {
         let _ = size;
         false
     }
 }
 
-/// A batch that was begun.
+/// A batch that has begun.
 pub trait Running: Send {
-    /// Waits until it has ended. Whoever drops it instead does not stop it.
+    /// Waits until the batch has ended. Dropping the value instead does not stop the batch.
     fn wait(self: Box<Self>) -> Result<Ended, EngineError>;
 }
 
@@ -88,14 +92,15 @@ pub trait Running: Send {
 pub struct Ended {
     /// One result for each item, in order.
     pub outputs: Vec<Outputs>,
-    /// How long it had the device to itself: from the end of the one before it, or from when its inputs were there.
+    /// How long it had the device to itself: from the end of the batch before it, or from the
+    /// moment its inputs were there.
     pub took: Span,
 }
 
-/// Why an engine could not do what it was asked.
+/// Why an engine could not do what it was asked to do.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The engine's library is not there.
+    /// The engine's library is missing or does not load.
     #[error("{0}")]
     Library(String),
     /// The model cannot be read or is not supported.
@@ -109,7 +114,8 @@ pub enum EngineError {
     /// A batch failed.
     #[error("{0}")]
     Run(String),
-    /// The executor is gone, and what ran there with it: it may be run elsewhere, or again.
+    /// The executor is gone, with all that ran there. The batch may run again, or on another
+    /// executor.
     #[error("{0}")]
     Lost(String),
 }

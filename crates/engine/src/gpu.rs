@@ -1,4 +1,4 @@
-//! A GPU and the seats on it, whoever provides them.
+//! A GPU and the seats on it. The traits here are independent of the engine that provides them.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::{Cut, Engine, EngineError};
 /// A GPU of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// Its number.
+    /// Its index on this machine.
     pub index: usize,
     /// Its name: `NVIDIA H200`.
     pub name: String,
@@ -16,13 +16,13 @@ pub struct Gpu {
     pub memory: u64,
     /// How many multiprocessors it has.
     pub multiprocessors: u32,
-    /// So many of them at a time can be cut off as a share.
+    /// The step in which multiprocessors can be split off.
     pub step: u32,
 }
 
 impl Gpu {
-    /// What a share with so many multiprocessors is called: what is measured on it is kept by this name, and counts for equal shares of
-    /// equal GPUs.
+    /// The name of a share with this many multiprocessors. Measurements are kept under this name,
+    /// and hold for equal shares of equal GPUs.
     pub fn share_name(&self, multiprocessors: u32) -> String {
         format!("{}, {multiprocessors} of {} multiprocessors", self.name, self.multiprocessors)
     }
@@ -31,49 +31,53 @@ impl Gpu {
 /// What is used of a GPU's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Bytes in use, by anybody.
+    /// Bytes in use, by all processes together.
     pub used: u64,
-    /// Bytes that there are.
+    /// Bytes in all.
     pub total: u64,
 }
 
-/// What the shares of a GPU have in common, and can be kept busy by.
+/// What the shares of a GPU have in common, and `Seat::press` can keep busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Pressure {
     /// The L2 cache.
     L2,
-    /// The memory.
+    /// The GPU's memory.
     Dram,
 }
 
-/// A place on a GPU where batches run one after the other, on one share of it, apart from what runs on other seats: if it breaks,
-/// they go on. Models are loaded on each seat by itself. Its [`Engine::device`] is [`Gpu::share_name`] of the share that it has.
+/// A place on a GPU where batches run one after the other, on one share of it. Other seats go on if
+/// it breaks. Each seat loads its own models. Its [`Engine::device`] is the [`Gpu::share_name`] of
+/// the share that it has.
 pub trait Seat: Engine {
-    /// On which GPU.
+    /// The GPU that the seat is on.
     fn gpu(&self) -> &Gpu;
 
-    /// Makes ready to take the `part`-th share of a cut, beside what runs: [`Seat::set_share`] is quick then. Nothing changes by it but
-    /// the memory that it takes, until that share is taken or another one asked for.
+    /// Prepares the `part`-th share of a cut while batches run, so that [`Seat::set_share`] is
+    /// quick. The preparation only takes memory, until that share is taken or another one is asked
+    /// for.
     fn prepare_share(&self, _cut: &Cut, _part: usize) -> Result<(), EngineError> {
         Ok(())
     }
 
-    /// Takes the `part`-th share of a cut from the next batch on. What was begun before ends on the share that there was.
-    /// Seats with different parts of one cut have no multiprocessor in common.
+    /// Takes the `part`-th share of a cut, from the next batch on. Earlier batches end on the share
+    /// before. Seats with different parts of one cut have no multiprocessor in common.
     fn set_share(&self, cut: &Cut, part: usize) -> Result<(), EngineError>;
 
-    /// Whether it broke. Its sessions are of no use then, nor will be.
+    /// Whether the seat broke. Its sessions then stay unusable.
     fn is_lost(&self) -> bool;
 
-    /// Begins again, without models, on the share that it had. Sessions of before stay lost.
+    /// Starts the seat again, without models, on the share that it had. Earlier sessions stay
+    /// unusable.
     fn restart(&self) -> Result<(), EngineError>;
 
-    /// Ends it, for good. What it runs is lost.
+    /// Ends the seat for good. Its running batches are lost.
     fn close(&self) {}
 
     /// The memory of its GPU.
     fn memory(&self) -> Result<Memory, EngineError>;
 
-    /// Keeps what the shares have in common busy for so long, as much as its share can. Gives the bytes a second that it got.
+    /// Keeps what the shares have in common busy for `time`, as much as its share can. Returns the
+    /// bytes per second that it achieved.
     fn press(&self, what: Pressure, time: Duration) -> Result<f64, EngineError>;
 }

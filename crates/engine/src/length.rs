@@ -1,50 +1,20 @@
-//! The length of a request: an axis that its tensors share and whose length every request chooses, such as the words
-//! of a sentence. It says how long a request runs, and along it requests of other lengths can be padded to run together.
+//! The length of a request: an axis that its tensors share and whose length every request chooses,
+//! such as the words of a sentence. It determines how long a request runs, and along it requests of
+//! different lengths can be padded to run together.
 
-use crate::{Signature, Tensor, TensorSpec};
-use serde::{Deserialize, Serialize};
-
-/// Which axes are the length. Axes are counted as in [`TensorSpec::shape`]: without the batch, where there is one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Length {
-    /// For each input of the signature, which of its axes is the length; `None` for those that have none of it. At least
-    /// one has.
-    pub inputs: Vec<Option<usize>>,
-    /// The same for each output.
-    pub outputs: Vec<Option<usize>>,
-    /// The longest that is taken; a longer request is refused.
-    pub longest: usize,
-    /// How requests that differ in length run together; without it, they run apart.
-    pub padding: Option<Padding>,
-}
-
-/// How the shorter requests of a batch are made as long as the longest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Padding {
-    /// For each input of the signature, what stands behind the end; zero for a mask, so that it does not count. Strings
-    /// are empty there.
-    pub fill: Vec<i64>,
-}
-
-impl Length {
-    /// The length of a request, from its inputs in the order of the signature; their first axis may be the batch.
-    fn of(&self, batched: bool, inputs: &[Tensor]) -> Option<usize> {
-        let first =
-            self.inputs.iter().zip(inputs).find_map(|(axis, input)| Some(((*axis)?, input)));
-        let (axis, input) = first?;
-        usize::try_from(*input.shape.get(axis + usize::from(batched))?).ok()
-    }
-}
+use crate::{Length, Padding, Signature, Tensor, TensorSpec};
 
 impl Signature {
-    /// This signature with the length of another, of which it is a part: fewer outputs, another order, fixed axes, with the batch
-    /// among the axes or without. It has none where the axis of an input is fixed.
+    /// This signature with the length of `whole`, of which it is a part: fewer outputs, another
+    /// order, fixed axes, the batch among the axes or not. There is no length if the axis of an
+    /// input is fixed.
     pub fn with_length_of(mut self, whole: &Self) -> Self {
         self.length = whole.length.as_ref().and_then(|length| {
             let place = |specs: &[TensorSpec], spec: &TensorSpec| {
                 specs.iter().position(|has| has.name == spec.name)
             };
-            // Where the batch is no axis of the spec, all others have one place less.
+            // If the batch is no axis of the spec, all other axes have an index that is lower by
+            // one.
             let (more, less) = (usize::from(whole.max_batch > 0), usize::from(self.max_batch > 0));
             let axis = |axis: Option<usize>, spec: &TensorSpec| {
                 let here = (axis? + more).checked_sub(less)?;
@@ -67,7 +37,7 @@ impl Signature {
                 let before = place(&whole.outputs, spec).and_then(|at| length.outputs[at]);
                 let here = axis(before, spec);
                 if here.is_some() != before.is_some() {
-                    // It could not be cut back.
+                    // The output could not be cut back.
                     padding = None;
                 }
                 outputs.push(here);
@@ -77,18 +47,15 @@ impl Signature {
         self
     }
 
-    /// Whether the length is one of this signature's. The error says what is wrong.
+    /// Whether the length fits this signature. The error says what does not.
     pub(crate) fn validate_length(&self) -> Result<(), String> {
         let Some(length) = &self.length else { return Ok(()) };
         let sides =
             [("input", &self.inputs, &length.inputs), ("output", &self.outputs, &length.outputs)];
         for (side, specs, axes) in sides {
             if specs.len() != axes.len() {
-                return Err(format!(
-                    "the length is told for {} {side}s of {}",
-                    axes.len(),
-                    specs.len()
-                ));
+                let (covered, all) = (axes.len(), specs.len());
+                return Err(format!("the length covers {covered} of {all} {side}s"));
             }
             for (spec, axis) in specs.iter().zip(axes) {
                 if axis.is_some_and(|axis| spec.shape.get(axis) != Some(&-1)) {
@@ -101,12 +68,12 @@ impl Signature {
         }
         let Some(padding) = &length.padding else { return Ok(()) };
         if self.inputs.len() != padding.fill.len() {
-            let (told, has) = (padding.fill.len(), self.inputs.len());
-            return Err(format!("what fills the padding is told for {told} inputs of {has}"));
+            let (covered, all) = (padding.fill.len(), self.inputs.len());
+            return Err(format!("the padding covers {covered} of {all} inputs"));
         }
         for (spec, &fill) in self.inputs.iter().zip(&padding.fill) {
             let TensorSpec { name, datatype, .. } = spec;
-            // Strings are empty where there is nothing.
+            // Strings are padded with empty ones, written as zero.
             let zero = fill == 0 && datatype.size().is_none();
             if !zero && datatype.whole_number(fill).is_none() {
                 return Err(format!("input '{name}' is {datatype}, which {fill} is not"));
@@ -115,14 +82,19 @@ impl Signature {
         Ok(())
     }
 
-    /// How long a request is along the length of the model; `None` for a model that has none.
+    /// How long a request is along the length of the model; `None` for a model without a length.
     pub fn length_of(&self, inputs: &[Tensor]) -> Option<usize> {
-        self.length.as_ref()?.of(self.max_batch > 0, inputs)
+        let length = self.length.as_ref()?;
+        let mut both = length.inputs.iter().zip(inputs);
+        let (axis, input) = both.find_map(|(axis, input)| Some(((*axis)?, input)))?;
+        let batched = usize::from(self.max_batch > 0);
+        usize::try_from(*input.shape.get(axis + batched)?).ok()
     }
 
-    /// Whether a request that fits the specs has one length, and one that is taken. The error says what is wrong.
+    /// Whether a request that fits the specs has one length, and no more than the longest. The
+    /// error says what is wrong.
     ///
-    /// A model that is not padded is not asked: it may make something of inputs that differ.
+    /// Without padding, inputs may differ in length: the model may have a use for that.
     pub fn check_length(&self, inputs: &[Tensor]) -> Result<(), String> {
         let Some(length) = &self.length else { return Ok(()) };
         let batched = usize::from(self.max_batch > 0);
@@ -231,13 +203,10 @@ mod tests {
             wrong(&|length| length.outputs = vec![Some(1), None]),
             "the length of output 'hidden' is no free axis of [-1, 4]"
         );
-        assert_eq!(
-            wrong(&|length| length.inputs = vec![None]),
-            "the length is told for 1 inputs of 2"
-        );
+        assert_eq!(wrong(&|length| length.inputs = vec![None]), "the length covers 1 of 2 inputs");
         assert_eq!(
             wrong(&|length| length.padding = Some(Padding { fill: vec![] })),
-            "what fills the padding is told for 0 inputs of 2"
+            "the padding covers 0 of 2 inputs"
         );
         let mut truth = encoder();
         truth.inputs[0].datatype = DataType::Bool;

@@ -1,7 +1,7 @@
-//! Where batches run: the words for tensors, the trait of an engine, and the engines.
+//! Where batches run: tensors, the traits of an engine, and the engines.
 //!
-//! An engine knows nothing of requests, deadlines or clients: a session gets a batch of inputs and gives
-//! back as many outputs. Which batch, when and where is decided by `dispatch`.
+//! An engine knows nothing of requests, deadlines or clients: a session takes a batch of inputs and
+//! returns as many outputs. `dispatch` decides which batch runs, when and where.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -21,7 +21,6 @@ pub use datatype::DataType;
 pub use emulated::Emulated;
 pub use engine::{Ended, Engine, EngineError, Inputs, Model, Outputs, Running, Session, Source};
 pub use gpu::{Gpu, Memory, Pressure, Seat};
-pub use length::{Length, Padding};
 pub use onnx::OnnxRuntime;
-pub use signature::{Signature, TensorSpec};
+pub use signature::{Length, Padding, Signature, TensorSpec};
 pub use tensor::Tensor;

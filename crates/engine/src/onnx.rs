@@ -1,6 +1,6 @@
-//! ONNX Runtime as an engine: on the CPU, and what all engines of it have in common.
+//! ONNX Runtime as an engine on the CPU, and what its other engines share with it.
 //!
-//! Everything that touches memory which Rust does not know is in `value.rs`.
+//! All code that touches memory unknown to Rust is in `value.rs`.
 
 mod buffer;
 pub(crate) mod compatible;
@@ -8,6 +8,7 @@ pub(crate) mod file;
 mod length;
 pub(crate) mod library;
 pub(crate) mod session;
+pub(crate) mod specs;
 mod value;
 
 use std::path::{Path, PathBuf};
@@ -17,15 +18,15 @@ use ort::environment::Environment;
 
 use crate::{Engine, EngineError, Model, Session, Signature, Source};
 
-/// Loads ONNX files. One for the whole process: the library can be loaded only once.
+/// Loads ONNX files. A process has one, because the library can be loaded only once.
 #[derive(Clone, Debug)]
 pub struct OnnxRuntime {
     environment: Environment,
 }
 
 impl OnnxRuntime {
-    /// Loads the library that `ORT_DYLIB_PATH` names, or else the first `libonnxruntime.so*` in `folders`.
-    /// Once it is loaded, it stays, and later calls share it.
+    /// Loads the library that `ORT_DYLIB_PATH` names, or else the first `libonnxruntime.so*` in
+    /// `folders`. The library stays loaded, and later calls share it.
     pub fn new<P: AsRef<Path>>(folders: impl IntoIterator<Item = P>) -> Result<Self, EngineError> {
         let folders: Vec<PathBuf> =
             folders.into_iter().map(|folder| folder.as_ref().to_owned()).collect();
@@ -49,7 +50,7 @@ impl Engine for OnnxRuntime {
     fn load(&self, source: &Source) -> Result<Arc<dyn Model>, EngineError> {
         let wrong = |reason| EngineError::Load { file: source.file.clone(), reason };
         let session = file::open(&self.environment, source).map_err(wrong)?;
-        let signature = file::signature(file::specs(&session).map_err(wrong)?);
+        let signature = file::signature(specs::read(&session).map_err(wrong)?);
         Ok(Arc::new(OnnxModel {
             environment: self.environment.clone(),
             source: source.clone(),
@@ -64,7 +65,7 @@ struct OnnxModel {
     environment: Environment,
     source: Source,
     signature: Signature,
-    /// What was made to read the signature, for whoever asks for a session first.
+    /// The session that was made to read the signature. The first caller gets it.
     first: Mutex<Option<ort::session::Session>>,
 }
 
@@ -75,34 +76,34 @@ impl Model for OnnxModel {
 
     fn session(&self, signature: &Signature) -> Result<Box<dyn Session>, EngineError> {
         let wrong = |reason| EngineError::Load { file: self.source.file.clone(), reason };
-        let first = self.first.lock().expect("nobody panics while holding it").take();
+        let first = self.first.lock().expect("no thread panics while holding it").take();
         let inner = match first {
             Some(session) => session,
             None => file::open(&self.environment, &self.source).map_err(wrong)?,
         };
-        made_ready(inner, signature).map_err(wrong)
+        make_ready(inner, signature).map_err(wrong)
     }
 }
 
-/// A session that runs with a signature, if that fits the file.
-pub(crate) fn made_ready(
+/// Makes a session that runs with a signature, if the signature fits the file.
+pub(crate) fn make_ready(
     inner: ort::session::Session,
     signature: &Signature,
 ) -> Result<Box<dyn Session>, String> {
-    // Of this very session, since the file may have been replaced.
-    compatible::check(&file::specs(&inner)?, signature)?;
+    // The specs of this very session are read, because the file may have been replaced.
+    compatible::check(&specs::read(&inner)?, signature)?;
     let session = session::OnnxSession::new(inner, signature.clone());
     Ok(Box::new(session.map_err(|error| one_line(&error))?))
 }
 
-/// The processor's name, as Linux tells it.
+/// The processor's name, from `/proc/cpuinfo`.
 fn processor() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The text of an error of ONNX Runtime or the linker without its line breaks.
+/// The text of an error of ONNX Runtime or of the linker, without line breaks.
 pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,38 +1,42 @@
-//! A tensor as the protocol's raw bytes, which is also what engines read: no copy on the way.
+//! A tensor as the protocol's raw bytes. Engines read the same bytes, so that nothing is copied on
+//! the way.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::DataType;
 
-/// A tensor: row-major, little-endian. Elements of `BYTES` have their length before them, as four bytes.
+/// A tensor: row-major, little-endian. Elements of `BYTES` are preceded by their length, in four
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// What its elements are.
+    /// The type of its elements.
     pub datatype: DataType,
-    /// How many there are along each axis; for a batched model the first axis is the batch.
+    /// How many elements there are along each axis. The first axis of a batched model is the batch.
     pub shape: Vec<i64>,
-    /// The elements. Shared, so that a copy of a tensor is cheap.
+    /// The elements. They are shared, so that cloning a tensor is cheap.
     pub data: Bytes,
 }
 
-/// Bytes of the length that stands before each element of `BYTES`.
+/// Bytes of the length that precedes each element of `BYTES`.
 const PREFIX: usize = 4;
 
 impl Tensor {
-    /// How many elements a tensor of this shape has; `None` if an axis is negative or the product too large.
+    /// How many elements a tensor of this shape has; `None` if an axis is negative or the product
+    /// is too large.
     pub fn elements(shape: &[i64]) -> Option<usize> {
         shape
             .iter()
             .try_fold(1_usize, |product, &axis| product.checked_mul(usize::try_from(axis).ok()?))
     }
 
-    /// All zeros; for `BYTES`, empty strings. `None` if an axis is negative or the product too large.
+    /// A tensor of zeros; of empty strings for `BYTES`. `None` if an axis is negative or the
+    /// product is too large.
     pub fn zeros(datatype: DataType, shape: Vec<i64>) -> Option<Self> {
         let length = Self::elements(&shape)?.checked_mul(datatype.size().unwrap_or(PREFIX))?;
         Some(Self { datatype, shape, data: vec![0; length].into() })
     }
 
-    /// Whether there is exactly as much data as shape and datatype ask for. The error says what is wrong.
+    /// Whether the data is exactly as long as shape and type require. The error says what is wrong.
     pub fn validate(&self) -> Result<(), String> {
         let elements = Self::elements(&self.shape)
             .ok_or_else(|| format!("shape {:?} is negative or too large", self.shape))?;
@@ -58,7 +62,7 @@ impl Tensor {
         }
     }
 
-    /// The strings of a tensor of `BYTES`, up to the first that does not fit.
+    /// The strings of a tensor of `BYTES`, up to the first that exceeds the data.
     pub fn strings(&self) -> impl Iterator<Item = &[u8]> {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -68,7 +72,8 @@ impl Tensor {
         })
     }
 
-    /// Splits into its `n` rows along the first axis, without copying; each has a first axis of one.
+    /// Splits the tensor into its `n` rows along the first axis, without copying. The first axis of
+    /// each is one.
     ///
     /// # Panics
     ///
@@ -96,7 +101,7 @@ impl Tensor {
             .collect()
     }
 
-    /// The first `length` places along an axis. Without copying, if all axes before it are one.
+    /// The first `length` elements along an axis. Nothing is copied if all axes before it are one.
     ///
     /// # Panics
     ///
@@ -125,8 +130,8 @@ impl Tensor {
         Self { datatype: self.datatype, shape, data }
     }
 
-    /// Joins along the first axis; one part is shared, not copied. The error says which parts do not fit
-    /// together.
+    /// Joins tensors along the first axis. A single tensor is shared, not copied. The error says
+    /// which tensors do not fit together.
     pub fn concat(parts: &[Self]) -> Result<Self, String> {
         let Some((first, others)) = parts.split_first() else {
             return Err("there is nothing to join".to_owned());
@@ -155,7 +160,7 @@ impl Tensor {
         Ok(Self { datatype: first.datatype, shape, data: data.freeze() })
     }
 
-    /// Type and shape, for messages.
+    /// Type and shape, for error messages.
     pub(crate) fn describe(&self) -> String {
         format!("{} {:?}", self.datatype, self.shape)
     }
@@ -212,7 +217,7 @@ mod tests {
                 tensor(datatype, shape, vec![0; 8]).validate().unwrap_err();
             }
         }
-        // The number of elements fits in a word; that of bytes does not.
+        // The number of elements fits in a word; the number of bytes does not.
         tensor(DataType::Fp64, &[i64::MAX], vec![0; 8]).validate().unwrap_err();
         tensor(DataType::Bytes, &[i64::MAX], vec![0; 8]).validate().unwrap_err();
         assert_eq!(Tensor::zeros(DataType::Fp64, vec![i64::MAX]), None);

@@ -1,4 +1,4 @@
-//! ONNX Runtime on small models, each made to show one thing.
+//! Tests of ONNX Runtime on small models, each made to show one thing.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn outputs_of_a_batch_lie_side_by_side_and_outlive_the_session() {
     let outputs = session.run(&batch).unwrap();
     let starts: Vec<usize> = outputs.iter().map(|item| item[0].data.as_ptr().addr()).collect();
     assert_eq!([starts[1] - starts[0], starts[2] - starts[1]], [64, 64], "they were copied");
-    // Neither another run nor the end of the session may touch them.
+    // Neither another run nor the end of the session may touch the outputs.
     let other = vec![vec![floats(&[1, 16], [9.0; 16])]; 3];
     session.run(&other).unwrap();
     drop(session);
@@ -48,7 +48,7 @@ fn another_order_and_fewer_outputs() {
     signature.outputs.remove(0);
     let mut session = model.session(&signature).unwrap();
     let item = vec![integers(&[1, 2], &[1, 2]), integers(&[1, 2], &[5, 5])];
-    // A batch that is larger than the largest is run in parts.
+    // A batch that is larger than the largest runs in parts.
     for outputs in session.run(&vec![item; 5]).unwrap() {
         assert_eq!(outputs, [integers(&[1, 2], &[4, 3])]);
     }
@@ -236,7 +236,7 @@ fn sessions_run_at_the_same_time_and_outputs_die_elsewhere() {
     });
 }
 
-/// A generator good enough to fill tensors.
+/// A generator that is good enough to fill tensors.
 fn noise(seed: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1), |&x| {
         let x = x ^ (x << 13);

@@ -1,4 +1,5 @@
-//! Requests that differ in length run together, padded to the longest, and get what they would get alone.
+//! Requests of different lengths run together, padded to the longest, and get the outputs that they
+//! would get alone.
 
 mod common;
 
@@ -9,7 +10,7 @@ use fermata_engine::{
     DataType, EngineError, Inputs, Length, Model, Outputs, Padding, Session, Tensor,
 };
 
-/// A request for the small encoder: so many numbers, which all count.
+/// A request for the small encoder with `length` numbers, all of which count.
 fn sentence(length: i64, seed: i64) -> Inputs {
     let ids: Vec<i64> = (0..length).map(|at| 1 + (seed * 31 + at * 7) % 50).collect();
     vec![integers(&[1, length], &ids), integers(&[1, length], &vec![1; ids.len()])]
@@ -26,7 +27,7 @@ fn assert_near(together: &[Outputs], alone: &[Outputs], tolerance: f32) {
     }
 }
 
-/// The session of a model as its file has it, but for the padding.
+/// A session of a model as its file declares it, apart from the padding.
 fn padded_by(model: &dyn Model, padding: Option<Padding>) -> Box<dyn Session> {
     let mut signature = model.signature().clone();
     signature.length.as_mut().expect("it has a length").padding = padding;
@@ -50,7 +51,7 @@ fn a_file_with_a_mask_is_padded_without_being_asked() {
     let together = session.run(&batch).unwrap();
     assert_eq!(together[0][0].shape, [1, 3]);
     assert_near(&together, &one_by_one(&mut *session, &batch), 1e-6);
-    // Who comes again finds nothing of those before.
+    // A later batch finds nothing of the earlier one.
     let batch = [sentence(2, 7), sentence(4, 8)];
     let together = session.run(&batch).unwrap();
     assert_near(&together, &one_by_one(&mut *session, &batch), 1e-6);
@@ -63,7 +64,7 @@ fn what_stands_behind_the_end_does_not_count() {
     let batch = [sentence(2, 1), sentence(6, 2), sentence(5, 3)];
     let together = session.run(&batch).unwrap();
     assert_near(&together, &one_by_one(&mut *session, &batch), 1e-6);
-    // It does, where the mask is not one: so it was there.
+    // Padding counts where the mask is one, so the fill was really there.
     let mut session = padded_by(&*model, Some(Padding { fill: vec![-9, 1] }));
     let mean = as_floats(&session.run(&batch).unwrap()[0][1]);
     let ids = as_integers(&batch[0][0]);
@@ -188,7 +189,8 @@ fn tokens(ids: &[i64]) -> Inputs {
     vec![integers(&shape, ids), integers(&shape, &vec![1; ids.len()])]
 }
 
-/// "a man is eating food .", "a man is eating a piece of bread .", "the girl is carrying a baby .", "hello".
+/// "a man is eating food .", "a man is eating a piece of bread .", "the girl is carrying a baby .",
+/// "hello".
 const SENTENCES: [&[i64]; 4] = [
     &[101, 1037, 2158, 2003, 5983, 2833, 1012, 102],
     &[101, 1037, 2158, 2003, 5983, 1037, 3538, 1997, 7852, 1012, 102],
@@ -205,7 +207,7 @@ fn minilm_says_what_its_weights_say() {
     let mut session = model.session(model.signature()).unwrap();
     let outputs = session.run(&SENTENCES.map(tokens)).unwrap();
     let vectors: Vec<Vec<f32>> = outputs.iter().map(|item| as_floats(&item[1])).collect();
-    // By `models/minilm_reference.py`: from the weights alone, in double precision.
+    // Computed by `models/minilm_reference.py` from the weights alone, in double precision.
     let expected = [
         [0.03324157, 0.00440606, -0.00627694, 0.04837871],
         [0.05251841, 0.05524131, -0.01118822, -0.00574544],

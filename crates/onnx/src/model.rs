@@ -10,7 +10,7 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, k
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use crate::builder::Element;
+use crate::element::Element;
 use crate::proto::{
     GRAPH_TAG, GraphProto, INITIALIZER_TAG, IR_VERSION, ModelProto, OPSET, OperatorSetIdProto,
 };
@@ -51,8 +51,8 @@ impl Model {
         &self.outputs
     }
 
-    /// How many numbers training would find. A batch normalisation that was folded into its convolution counts with one for
-    /// each channel, where it had two.
+    /// How many numbers training would find. A batch normalisation that was folded into its
+    /// convolution counts with one for each channel, where it had two.
     pub fn parameters(&self) -> usize {
         self.parameters
     }
@@ -68,7 +68,8 @@ impl Model {
         self.head().encoded_len() + key_len(GRAPH_TAG) + encoded_len_varint(graph as u64) + graph
     }
 
-    /// Writes the file through a neighbour that is renamed at the end, so that nobody sees half of it.
+    /// Writes the file through a neighbour that is renamed at the end, so that nobody sees half of
+    /// it.
     pub fn write(&self, file: &Path) -> io::Result<()> {
         let mut name: OsString = file.file_name().unwrap_or_default().to_owned();
         name.push(".tmp");
@@ -109,8 +110,8 @@ impl Model {
         }
     }
 
-    /// The bytes of the graph's message with all weights: a message is a list of fields, in any order, so that the weights
-    /// may come one by one behind the rest.
+    /// The bytes of the graph's message with all weights: a message is a list of fields, in any
+    /// order, so that the weights may come one by one behind the rest.
     fn graph_len(&self) -> usize {
         let field = |initializer: &Initializer| {
             let bytes = initializer.encoded_len();

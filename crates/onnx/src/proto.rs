@@ -1,4 +1,5 @@
-//! The part of ONNX's schema that is written here, as messages of `prost`; fields that are not named are skipped when read.
+//! The part of ONNX's schema that is written here, as messages of `prost`; fields that are not
+//! named are skipped when read.
 //!
 //! Names and tags are those of the standard (`onnx.proto`, IR version 8).
 

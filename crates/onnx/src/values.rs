@@ -10,7 +10,8 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::proto::{DataType, RAW_DATA_TAG, TensorProto};
 
-/// How many elements are drawn at a time: small enough for the cache, and large enough that writing them costs little.
+/// How many elements are drawn at a time: small enough for the cache, and large enough that writing
+/// them costs little.
 const CHUNK: usize = 16_384;
 
 /// A weight or a constant: all that a file says of it, and a rule for its elements.

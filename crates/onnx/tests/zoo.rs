@@ -45,7 +45,8 @@ fn parameters_and_multiply_adds_are_as_published() {
     }
 }
 
-/// What folding batch normalisations into convolutions saved: a number for each channel of a convolution that has a bias now.
+/// What folding batch normalisations into convolutions saved: a number for each channel of a
+/// convolution that has a bias now.
 fn folded(net: Net, model: &Model) -> usize {
     if matches!(net, Net::Bert | Net::BertShort | Net::BertTokens | Net::LeNet | Net::Vgg16) {
         return 0;

@@ -1,8 +1,9 @@
 //! How many executors a pool should have, from what it lost and how idle it was (Symphony 3.5).
 //!
-//! With a flat top, the share `r` of lost requests says how many are missing: `N r / (1 - r)`. With load-proportional use,
-//! the share `f` of idle time says how many are spare: `N f`. [`needed`] is that rule, and remembers nothing; [`Advisor`]
-//! is what a pool can follow interval by interval without swinging.
+//! With a flat top, the share `r` of lost requests says how many are missing: `N r / (1 - r)`. With
+//! load-proportional use, the share `f` of idle time says how many are spare: `N f`. [`needed`] is
+//! that rule, and remembers nothing; [`Advisor`] is what a pool can follow interval by interval
+//! without swinging.
 //!
 //! Use is in proportion to the load only where batches are filled. Where spare executors are used
 //! to answer requests sooner, batches are small while executors are spare, and executors are busy
@@ -34,8 +35,8 @@ impl Observed {
 
 /// Below this share of lost requests nothing is missing: the objective allows one in a hundred.
 pub const BAD_MAX: f64 = 0.01;
-/// Where executors are less busy than this, requests are lost for other reasons than too few of them: deadlines that are
-/// too short, a machine that is too slow to send answers.
+/// Where executors are less busy than this, requests are lost for other reasons than too few of
+/// them: deadlines that are too short, a machine that is too slow to send answers.
 const BUSY_MIN: f64 = 0.75;
 
 /// How many executors the load needs: more than there are, if too many requests were lost; else as
@@ -58,7 +59,8 @@ fn is_short(seen: Observed) -> bool {
 
 /// Executors are released until this share of their time is busy: the rest is for bursts.
 const BUSY_WANTED: f64 = 0.9;
-/// Nothing is released while so much of the time is busy: between this and more, the load may change and nothing happens.
+/// Nothing is released while so much of the time is busy: between this and more, the load may
+/// change and nothing happens.
 const BUSY_ENOUGH: f64 = 0.86;
 /// Nothing is released before so many intervals were idle in a row.
 const PATIENCE: u32 = 2;
@@ -67,9 +69,9 @@ const PATIENCE_MAX: u32 = 32;
 
 /// Follows the load of one pool.
 ///
-/// It grows at once, by all that is missing, and shrinks slowly: after some idle intervals in a row, by half of what is
-/// spare, and never below what the busiest of these intervals needed. If requests are lost soon after that, it waits
-/// twice as long before it tries again.
+/// It grows at once, by all that is missing, and shrinks slowly: after some idle intervals in a
+/// row, by half of what is spare, and never below what the busiest of these intervals needed. If
+/// requests are lost soon after that, it waits twice as long before it tries again.
 #[derive(Clone, Debug)]
 pub struct Advisor {
     patience: u32,
@@ -88,8 +90,8 @@ impl Default for Advisor {
 }
 
 impl Advisor {
-    /// How many executors the pool should have from now on, after an interval in which it had the same number all the time.
-    /// It is never zero.
+    /// How many executors the pool should have from now on, after an interval in which it had the
+    /// same number all the time. It is never zero.
     pub fn advise(&mut self, seen: Observed) -> usize {
         self.released = self.released.map(|ago| ago + 1);
         if is_short(seen) {

@@ -13,18 +13,19 @@ pub struct Plan {
     pub infeasible: Vec<Infeasible>,
 }
 
-/// Executors that hold the same models: dispatch may send any of these models to any of these executors.
+/// Executors that hold the same models: dispatch may send any of these models to any of these
+/// executors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pool {
     /// The kind of its GPUs.
     pub kind: usize,
-    /// The GPUs on which it has an executor each, numbered over the whole plan. A GPU of which it has a share may be
-    /// in other pools too.
+    /// The GPUs on which it has an executor each, numbered over the whole plan. A GPU of which it
+    /// has a share may be in other pools too.
     pub gpus: Vec<usize>,
     /// How much of a GPU each executor has, in percent.
     pub share: u32,
-    /// How long one round through its models takes, if each executor is to run them in turns; `None`, if dispatch
-    /// decides.
+    /// How long one round through its models takes, if each executor is to run them in turns;
+    /// `None`, if dispatch decides.
     pub round: Option<Span>,
     /// What it serves.
     pub members: Vec<Member>,

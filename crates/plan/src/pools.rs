@@ -1,9 +1,9 @@
 //! How many GPUs a pool needs, in which dispatch may send any model to any of them.
 //!
-//! In staggered execution a batch is as large as its first request can wait for the last one, and the executors are
-//! never idle (Symphony 3.3). Random arrivals need more: bursts of one model take what others leave, so the more
-//! executors there are, the less each needs to spare, about as the square root of their number. The estimate says so;
-//! the simulator has the last word.
+//! In staggered execution a batch is as large as its first request can wait for the last one, and
+//! the executors are never idle (Symphony 3.3). Random arrivals need more: bursts of one model take
+//! what others leave, so the more executors there are, the less each needs to spare, about as the
+//! square root of their number. The estimate says so; the simulator has the last word.
 
 use fermata_core::{Profile, Span, Table};
 
@@ -11,23 +11,15 @@ use crate::plan::{Member, Plan, Pool};
 use crate::problem::{Demand, Problem};
 use crate::subclusters::{Before, Item, Limits, partition};
 
-/// What a burst takes beyond the mean, in executors, at a mean of one; grows with the square root of the mean. With this,
-/// the estimates for both zoos and for twenty equal models, at a tenth to five times the load of the examples, were at
-/// most one above or below what the simulator found, two in two cases of 42.
+/// What a burst takes beyond the mean, in executors, at a mean of one; grows with the square root
+/// of the mean. With this, the estimates for both zoos and for twenty equal models, at a tenth to
+/// five times the load of the examples, were at most one above or below what the simulator found,
+/// two in two cases of 42.
 const BURST: f64 = 0.1;
 
-/// The largest batch whose first request can wait for its last; at least one.
+/// The batch of a staggered execution, as dispatch forms it, in whole requests; at least one.
 pub fn staggered_batch(profile: &Table, slo: Span, rate: f64) -> usize {
-    let fits = |size: usize| {
-        let wait = (size - 1) as f64 / rate * 1e9;
-        profile.latency(size).0 as f64 + wait <= slo.0 as f64
-    };
-    let (mut low, mut high) = (1, profile.max_batch());
-    while low < high {
-        let middle = (low + high).div_ceil(2);
-        if fits(middle) { low = middle } else { high = middle - 1 }
-    }
-    low
+    profile.gathered_within(slo, rate * 1e-9).max(1)
 }
 
 /// How many executors a rate keeps busy in staggered execution.
@@ -35,7 +27,8 @@ pub fn staggered_load(profile: &Profile, slo: Span, rate: f64) -> f64 {
     rate * profile.cost(staggered_batch(profile, slo, rate)) / 1e9
 }
 
-/// No dispatcher serves a rate with less than this, in executors: every batch as large as the objective allows at all.
+/// No dispatcher serves a rate with less than this, in executors: every batch as large as the
+/// objective allows at all.
 pub fn least_load(profile: &Profile, slo: Span, rate: f64) -> f64 {
     match profile.largest_within(slo) {
         0 => f64::INFINITY,
@@ -63,8 +56,8 @@ pub(crate) fn member(place: usize, demand: &Demand, kind: usize, executors: usiz
     }
 }
 
-/// The demands of a kind in as few pools as its memory allows, alike in load; few of them are in another pool than
-/// before.
+/// The demands of a kind in as few pools as its memory allows, alike in load; few of them are in
+/// another pool than before.
 pub(crate) fn divide(
     problem: &Problem,
     kind: usize,

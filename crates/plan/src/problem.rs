@@ -13,7 +13,8 @@ pub struct Demand {
     pub rate: f64,
     /// Bytes that the model's weights take on every GPU that holds it.
     pub memory: u64,
-    /// Bytes that it needs while it runs: of the models on a GPU, only the largest such need counts.
+    /// Bytes that it needs while it runs: of the models on a GPU, only the largest such need
+    /// counts.
     pub workspace: u64,
 }
 

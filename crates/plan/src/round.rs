@@ -1,10 +1,12 @@
 //! Models that take turns on one executor: the shortest round in which all of them keep up.
 //!
-//! In a round of length `d` a demand gathers `b = max(1, ceil(rate d))` requests and runs them as one batch; a request
-//! waits for at most a round, and then for its own batch. So a set of demands may share an executor if there is a `d`
-//! with `sum l(b) <= d` and `d + l(b) <= slo` for each (Nexus 6.1, constraints e to g). Both sides of the second only
-//! grow with `d`, so the least `d` that satisfies the first decides, and iterating `d <- sum l(b)` from `sum l(1)` finds
-//! it: no search over `d` is needed. Fewer members have a shorter least round, so every part of a set that fits does too.
+//! In a round of length `d` a demand gathers `b = max(1, ceil(rate d))` requests and runs them as
+//! one batch; a request waits for at most a round, and then for its own batch. So a set of demands
+//! may share an executor if there is a `d` with `sum l(b) <= d` and `d + l(b) <= slo` for each
+//! (Nexus 6.1, constraints e to g). Both sides of the second only grow with `d`, so the least `d`
+//! that satisfies the first decides, and iterating `d <- sum l(b)` from `sum l(1)` finds it: no
+//! search over `d` is needed. Fewer members have a shorter least round, so every part of a set that
+//! fits does too.
 
 use fermata_core::{Profile, Span};
 
@@ -27,7 +29,8 @@ impl Turn<'_> {
     #[inline]
     pub fn batch(&self, round: Span) -> usize {
         let gathered = self.rate * (round.0 as f64 * 1e-9) - ROUNDING;
-        // Rounded up by hand, since `ceil` is a call. Conversion saturates, and a batch that is too large has no latency.
+        // Rounded up by hand, since `ceil` is a call. Conversion saturates, and a batch that is too
+        // large has no latency.
         let whole = gathered as usize;
         (whole + usize::from((whole as f64) < gathered)).max(1)
     }
@@ -39,7 +42,8 @@ impl Turn<'_> {
     }
 }
 
-/// The shortest round in which all turns keep up and every objective holds; `None`, if there is none.
+/// The shortest round in which all turns keep up and every objective holds; `None`, if there is
+/// none.
 pub fn shortest_round<'a, 'b: 'a>(
     turns: impl Iterator<Item = &'a Turn<'b>> + Clone,
 ) -> Option<Span> {

@@ -1,8 +1,9 @@
 //! From a problem to a plan, by any of the methods.
 //!
-//! Demands that nothing can serve are named first. Every other goes to the kind of GPU that serves it for the least
-//! money, as long as there are enough of that kind (`kinds.rs`); each kind is planned by itself. If that takes more GPUs
-//! than there may be, demands are served in the order in which they are listed, as many as fit, and the rest is named.
+//! Demands that nothing can serve are named first. Every other goes to the kind of GPU that serves
+//! it for the least money, as long as there are enough of that kind (`kinds.rs`); each kind is
+//! planned by itself. If that takes more GPUs than there may be, demands are served in the order in
+//! which they are listed, as many as fit, and the rest is named.
 
 mod kinds;
 
@@ -24,7 +25,8 @@ pub enum Method {
     Squishy,
     /// Rounds on whole GPUs, packed as well as can be.
     Exact,
-    /// Rounds on shares of GPUs, by gpulet's elastic partitioning. It does not heed a previous plan.
+    /// Rounds on shares of GPUs, by gpulet's elastic partitioning. It does not heed a previous
+    /// plan.
     Elastic,
     /// Rounds on shares of GPUs, on the fewest that are found. It does not heed a previous plan.
     Shares,
@@ -40,11 +42,12 @@ const MOVED_MAX: f64 = 0.05;
 ///
 /// Plans with shares are made from nothing each time, since a share is cut anew in a millisecond.
 pub fn solve(problem: &Problem, method: Method, previous: Option<&Plan>) -> Plan {
-    solve_knowing(problem, method, previous, &Rules::default(), &[])
+    solve_with_shares(problem, method, previous, &Rules::default(), &[])
 }
 
-/// The same with what is known of shares: the rules of cutting GPUs, and the traits of each demand, by its place.
-pub fn solve_knowing(
+/// The same with what is known of shares: the rules of cutting GPUs, and the traits of each demand,
+/// by its place.
+pub fn solve_with_shares(
     problem: &Problem,
     method: Method,
     previous: Option<&Plan>,
@@ -89,8 +92,8 @@ fn on_whole_gpus(problem: &Problem, method: Method, previous: Option<&Plan>) -> 
 }
 
 impl Method {
-    /// The shortest objective that can be met if a request alone takes so long: in rounds, who just misses a batch
-    /// waits for all of it.
+    /// The shortest objective that can be met if a request alone takes so long: in rounds, who just
+    /// misses a batch waits for all of it.
     fn shortest_slo(self, alone: Span) -> Span {
         match self {
             Self::Pools => alone,

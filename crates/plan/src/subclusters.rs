@@ -1,10 +1,11 @@
-//! Models into sub-clusters: alike in load and in memory, within limits, and with few of them moved (Symphony 4.4 and
-//! appendix A).
+//! Models into sub-clusters: alike in load and in memory, within limits, and with few of them moved
+//! (Symphony 4.4 and appendix A).
 //!
-//! The heaviest first, each to where there is most room. Then cluster by cluster, the farthest from the average first: one
-//! exchange with some other cluster brings it as near as one exchange can, and the other is seen to later. An exchange is a
-//! model for a model, or a model for nothing, so that it moves two at most: `k` clusters are balanced by about `2 k` moves,
-//! which is why the same steps serve where only a few models may be moved.
+//! The heaviest first, each to where there is most room. Then cluster by cluster, the farthest from
+//! the average first: one exchange with some other cluster brings it as near as one exchange can,
+//! and the other is seen to later. An exchange is a model for a model, or a model for nothing, so
+//! that it moves two at most: `k` clusters are balanced by about `2 k` moves, which is why the same
+//! steps serve where only a few models may be moved.
 
 /// What a model asks of its sub-cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,7 +14,8 @@ pub struct Item {
     pub load: f64,
     /// Bytes that it takes on every executor of its sub-cluster.
     pub memory: u64,
-    /// Bytes that it needs while it runs: of a sub-cluster's models, only the largest such need counts.
+    /// Bytes that it needs while it runs: of a sub-cluster's models, only the largest such need
+    /// counts.
     pub workspace: u64,
 }
 
@@ -56,8 +58,8 @@ impl Limits {
     pub const NONE: Self = Self { load: f64::INFINITY, memory: u64::MAX };
 }
 
-/// Puts models into sub-clusters: the cluster of each. If `before` says where they were, no more of them are moved than may
-/// be, except out of a cluster that is beyond its limits.
+/// Puts models into sub-clusters: the cluster of each. If `before` says where they were, no more of
+/// them are moved than may be, except out of a cluster that is beyond its limits.
 pub fn partition(
     items: &[Item],
     clusters: usize,
@@ -141,8 +143,9 @@ const NOWHERE: usize = usize::MAX;
 const NEAR: f64 = 2e-4;
 /// A difference between the most and the least that nobody would see, over the average.
 const ENOUGH: f64 = 8e-4;
-/// How much more it counts that the farthest cluster comes near than that the other one does not go away. Which is best
-/// differs: they are tried one after the other until the outcome is good enough.
+/// How much more it counts that the farthest cluster comes near than that the other one does not go
+/// away. Which is best differs: they are tried one after the other until the outcome is good
+/// enough.
 const WEIGHTS: [f64; 4] = [30.0, 10.0, 100.0, 3.0];
 /// After so many exchanges for each cluster it is well enough: the last ones gain next to nothing.
 const EXCHANGES: usize = 50;
@@ -207,7 +210,8 @@ impl<'a> Balance<'a> {
         load <= self.limits.load && memory.saturating_add(workspace) <= self.limits.memory
     }
 
-    /// Takes models out of clusters that are beyond their limits: the smallest that alone is enough, or else the largest.
+    /// Takes models out of clusters that are beyond their limits: the smallest that alone is
+    /// enough, or else the largest.
     fn relieve(&mut self) {
         for cluster in 0..self.members.len() {
             while !self.fits(cluster, None, None) {
@@ -284,7 +288,8 @@ impl<'a> Balance<'a> {
         norm(self.excess[one]).total_cmp(&norm(self.excess[other])).then(other.cmp(&one))
     }
 
-    /// The exchange after which a cluster and the other one are nearest to the average; the first counts `weight` times.
+    /// The exchange after which a cluster and the other one are nearest to the average; the first
+    /// counts `weight` times.
     fn best(
         &self,
         cluster: usize,
@@ -295,8 +300,9 @@ impl<'a> Balance<'a> {
         let mut best: Option<(f64, Exchange)> = None;
         let given_away = self.movable(cluster, left);
         for &other in others.iter().filter(|&&other| other != cluster) {
-            // What is lost by an exchange that moves `m` is `weight |excess - m|^2 + |others + m|^2`: the square of the
-            // distance of `m` to this point, but for a factor and what nothing would cost.
+            // What is lost by an exchange that moves `m` is `weight |excess - m|^2 + |others +
+            // m|^2`: the square of the distance of `m` to this point, but for a factor and what
+            // nothing would cost.
             let (excess, others) = (self.excess[cluster], self.excess[other]);
             let factor = weight + 1.0;
             let wanted = [0, 1].map(|at| (weight * excess[at] - others[at]) / factor);
@@ -333,7 +339,8 @@ impl<'a> Balance<'a> {
         best.map(|(_, exchange)| exchange)
     }
 
-    /// Whom a cluster may give away, and nobody: where no more may be moved, only those that were moved already.
+    /// Whom a cluster may give away, and nobody: where no more may be moved, only those that were
+    /// moved already.
     fn movable(&self, cluster: usize, left: &Moves) -> Vec<Member> {
         let all = left.moved < left.most;
         let members = self.members[cluster].iter().copied();

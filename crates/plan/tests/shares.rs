@@ -1,4 +1,5 @@
-//! Shares of GPUs on gpulet's nine models: every plan of every method holds, and none schedules what ours does not.
+//! Shares of GPUs on gpulet's nine models: every plan of every method holds, and none schedules
+//! what ours does not.
 
 use fermata_core::{Profile, Span};
 use fermata_plan::shares::{self, Board, Fault, Measured, Rules, Scene, Traits, Usage};
@@ -217,7 +218,8 @@ fn the_checker_finds_every_fault() {
 }
 
 proptest! {
-    /// Whatever way to split two GPUs and to spread whole demands over their shares works, the program finds one.
+    /// Whatever way to split two GPUs and to spread whole demands over their shares works, the
+    /// program finds one.
     #[test]
     fn no_plan_without_split_rates_is_missed(
         models in prop::collection::vec(0_usize..9, 1..5),

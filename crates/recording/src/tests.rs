@@ -151,11 +151,10 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
     let spec = || spec.clone();
     let what = prop_oneof![
         3 => (model(), spec()).prop_map(|(model, spec)| Event::AddModel { model, spec, gap: None }),
-        20 => (model(), request(), deadline(), 0u16..3).prop_map(
-            |(model, request, deadline, kind)| {
-                Event::Arrive { model, request, deadline, kind: KindId(kind) }
-            }
-        ),
+        20 => (model(), request(), deadline(), 0u16..3).prop_map(|each| {
+            let (model, request, deadline, kind) = each;
+            Event::Arrive { model, request, deadline, kind: KindId(kind) }
+        }),
         1 => (model(), request(), deadline())
             .prop_map(|(model, request, deadline)| Event::Cancel { model, request, deadline }),
         10 => executor().prop_map(|executor| Event::Done { executor }),
@@ -263,7 +262,7 @@ proptest! {
         let good = record(policy, Network { ctrl, data, resp }, &events);
         let replayed = replay(good.as_bytes());
         let is_same = matches!(&replayed, Ok(replay) if replay.difference.is_none());
-        prop_assert!(is_same, "{replayed:?}");
+            prop_assert!(is_same, "{replayed:?}");
         let mut lines: Vec<String> = good.lines().map(str::to_owned).collect();
         slips.into_iter().for_each(|slip| slip.make(&mut lines));
         let _ = replay((lines.join("\n") + "\n").as_bytes());

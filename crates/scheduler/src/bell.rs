@@ -1,4 +1,5 @@
-//! Wakes a thread that sleeps because it has nothing to do, and costs hardly anything while it does not.
+//! Wakes a thread that sleeps because it has nothing to do, and costs hardly anything while it does
+//! not.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -32,8 +33,8 @@ impl Bell {
         }
     }
 
-    /// Lets the calling thread sleep until it is rung for, or for so long (`None`: for ever); not at all, if there is
-    /// work for it. Only one thread may.
+    /// Lets the calling thread sleep until it is rung for, or for so long (`None`: for ever); not
+    /// at all, if there is work for it. Only one thread may.
     pub fn sleep(&self, longest: Option<Duration>, has_work: impl FnOnce() -> bool) {
         self.thread.get_or_init(current);
         // Whoever sees it asleep must see which thread it is.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fermata_core::{ClassId, ModelId, Span, Time};
-use fermata_dispatch::{Candidate, News, Post, Promise, Signal, ToHub};
+use fermata_dispatch::{Candidate, News, PostedCandidate, Promise, Signal, ToHub};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
 use crate::bell::Bell;
@@ -12,12 +12,12 @@ use crate::latest::Latest;
 use crate::mailbox::Mailbox;
 use crate::sync::spin_loop;
 
-/// The words of a [`Post`].
+/// The words of a [`PostedCandidate`].
 const POST: usize = 4;
 /// The words of a [`Signal`].
 const SIGNAL: usize = 6;
-/// How many reports the ring has room for, beside an answer for each executor and one report for each model, which it
-/// makes when it is added, before the hub may be there to read it.
+/// How many reports the ring has room for, beside an answer for each executor and one report for
+/// each model, which it makes when it is added, before the hub may be there to read it.
 const REPORTS: usize = 1024;
 
 /// The shard's end.
@@ -132,10 +132,13 @@ impl ShardEnd {
 
 impl ToHub for ShardEnd {
     #[inline]
-    fn post(&mut self, model: ModelId, class: ClassId, post: Post) {
-        // Only where dispatch is in one piece are batches kept from blocking others, by when their last request is due.
-        let Post { candidate: Candidate { size, ready, latest, due_last: _, urgency }, answered } =
-            post;
+    fn post(&mut self, model: ModelId, class: ClassId, post: PostedCandidate) {
+        // Only where dispatch is in one piece are batches kept from blocking others, by when their
+        // last request is due.
+        let PostedCandidate {
+            candidate: Candidate { size, ready, latest, due_last: _, urgency },
+            answered,
+        } = post;
         let place = (model.0 / self.shards) as usize * self.classes + class.index();
         let first = u64::from(size) | u64::from(answered) << 32;
         self.posts.put(place, [first, ready.0, latest.0, urgency.0]);
@@ -161,7 +164,7 @@ impl HubEnd {
 
     /// Hands over what was posted since. Returns how much that was.
     #[inline]
-    pub fn posts(&mut self, mut read: impl FnMut(ModelId, ClassId, &Post)) -> usize {
+    pub fn posts(&mut self, mut read: impl FnMut(ModelId, ClassId, &PostedCandidate)) -> usize {
         let (classes, shards, index) = (self.classes, self.shards, self.index);
         self.posts.drain(|at, [first, ready, latest, urgency]| {
             let candidate = Candidate {
@@ -171,7 +174,7 @@ impl HubEnd {
                 due_last: Time(latest),
                 urgency: Time(urgency),
             };
-            let post = Post { candidate, answered: (first >> 32) as u32 };
+            let post = PostedCandidate { candidate, answered: (first >> 32) as u32 };
             let model = ModelId((at / classes) as u32 * shards + index);
             read(model, ClassId((at % classes) as u16), &post);
         })
@@ -188,7 +191,8 @@ impl HubEnd {
         }
     }
 
-    /// Sends what could not be sent before, and wakes the shard, if it was sent anything and sleeps.
+    /// Sends what could not be sent before, and wakes the shard, if it was sent anything and
+    /// sleeps.
     #[inline]
     pub fn ring(&mut self) {
         while let Some(&promise) = self.late.front() {

@@ -1,4 +1,5 @@
-//! A place for each of many things, of which the reader wants only the newest, and only of those that changed.
+//! A place for each of many things, of which the reader wants only the newest, and only of those
+//! that changed.
 
 use crate::latest::Latest;
 use crate::sync::{AtomicU64, Ordering};
@@ -6,8 +7,8 @@ use crate::sync::{AtomicU64, Ordering};
 /// How many places a word of marks stands for.
 const WIDTH: usize = 64;
 
-/// Places with one writer and one reader. Writing is a store to the place and one or two marks; reading finds the
-/// places that were written since without looking at the others.
+/// Places with one writer and one reader. Writing is a store to the place and one or two marks;
+/// reading finds the places that were written since without looking at the others.
 #[derive(Debug)]
 pub struct Mailbox<const N: usize> {
     places: Box<[Latest<N>]>,
@@ -43,7 +44,8 @@ impl<const N: usize> Mailbox<N> {
     #[inline]
     pub fn put(&self, at: usize, words: [u64; N]) {
         self.places[at].write(words);
-        // Always, even where the mark is there: who takes it must see what was written, and only this tells.
+        // Always, even where the mark is there: who takes it must see what was written, and only
+        // this tells.
         let before = self.marks[at / WIDTH].fetch_or(1 << (at % WIDTH), Ordering::Release);
         if before == 0 {
             let word = at / WIDTH;
@@ -57,7 +59,8 @@ impl<const N: usize> Mailbox<N> {
         self.summary.iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
-    /// Hands every place that was written since to `read`, in order, each once and as it is now. Returns how many.
+    /// Hands every place that was written since to `read`, in order, each once and as it is now.
+    /// Returns how many.
     #[inline]
     pub fn drain(&self, mut read: impl FnMut(usize, [u64; N])) -> usize {
         let mut count = 0;

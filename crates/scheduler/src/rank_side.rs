@@ -35,11 +35,12 @@ impl RankSide {
         &mut self.hub
     }
 
-    /// Takes everything that has come, and promises what can be promised. False, if there was nothing to do.
+    /// Takes everything that has come, and promises what can be promised. False, if there was
+    /// nothing to do.
     #[inline]
     pub fn turn(&mut self, now: Time, executors: &mut impl Executors) -> bool {
-        // Read first and heeded last: a shard tells that a batch started before it gives it away, so that whoever is
-        // seen to be done here has a start among the news that are read after.
+        // Read first and heeded last: a shard tells that a batch started before it gives it away,
+        // so that whoever is seen to be done here has a start among the news that are read after.
         executors.finished(now, &mut self.finished);
         let mut busy = !self.finished.is_empty();
         for link in &mut self.links {

@@ -8,14 +8,16 @@ use std::sync::Arc as Shared;
 
 use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, Request, RequestId, Span, Time};
 use fermata_dispatch::{
-    Action, Actions, Candidate, Hub, ModelSpec, Network, News, Post, Promise, Rules, Shard, ToHub,
+    Action, Actions, Candidate, Hub, ModelSpec, Network, News, PostedCandidate, Promise, Rules,
+    Shard, ToHub,
 };
 use fermata_scheduler::{Bell, Latest, Mailbox};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// All orders with so many switches that nothing forces: more find nothing that these do not, and take hours.
+/// All orders with so many switches that nothing forces: more find nothing that these do not, and
+/// take hours.
 fn check(switches: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(switches);
@@ -105,7 +107,7 @@ struct End {
 }
 
 impl ToHub for End {
-    fn post(&mut self, model: ModelId, _: ClassId, post: Post) {
+    fn post(&mut self, model: ModelId, _: ClassId, post: PostedCandidate) {
         let words = [u64::from(post.candidate.size), u64::from(post.answered)];
         self.posts.put(model.index(), words);
     }
@@ -118,9 +120,9 @@ impl ToHub for End {
     }
 }
 
-/// A shard with two models and a hub with one executor: a grant meets candidates that have changed, an executor is done
-/// before the hub knows that it was started, and still everyone leaves once, no batches overlap, and nobody is promised
-/// an executor for requests that have left.
+/// A shard with two models and a hub with one executor: a grant meets candidates that have changed,
+/// an executor is done before the hub knows that it was started, and still everyone leaves once, no
+/// batches overlap, and nobody is promised an executor for requests that have left.
 #[test]
 fn every_request_leaves_once_and_no_batches_overlap() {
     check(3, || {
@@ -215,7 +217,7 @@ fn run_hub(
                 urgency: NOW,
                 due_last: NOW,
             };
-            let post = Post { candidate, answered: answered as u32 };
+            let post = PostedCandidate { candidate, answered: answered as u32 };
             hub.post(NOW, ModelId(model as u32), ClassId(0), &post);
         });
         while let Some(promise) = hub.next_promise(NOW) {

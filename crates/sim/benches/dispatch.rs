@@ -1,8 +1,9 @@
-//! What a request costs. `cargo bench` prints the time of a run and requests (or events) per second, by
-//! models x executors; `cargo test --benches` runs each once.
+//! What a request costs. `cargo bench` prints the time of a run and requests (or events) per
+//! second, by models x executors; `cargo test --benches` runs each once.
 //!
-//! Expected: a request is one arrival (a queue push, two or three tree updates of depth log M) and its share of
-//! a batch (one grant, one Done), so tens of nanoseconds, growing slowly with models and executors.
+//! Expected: a request is one arrival (a queue push, two or three tree updates of depth log M) and
+//! its share of a batch (one grant, one Done), so tens of nanoseconds, growing slowly with models
+//! and executors.
 
 use std::fmt;
 use std::sync::Arc;

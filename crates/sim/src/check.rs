@@ -1,7 +1,8 @@
 //! The invariants of DESIGN.md, asserted at every step of a run.
 //!
-//! The checker sees only what any observer sees, events and actions, and keeps its own books; it shares no
-//! code with the dispatcher. The first broken promise panics with the moment and the parties.
+//! The checker sees only what any observer sees, events and actions, and keeps its own books; it
+//! shares no code with the dispatcher. The first broken promise panics with the moment and the
+//! parties.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -224,8 +225,8 @@ impl Checker {
         let spec = self.spec(run.model).cloned();
         let state = self.executor(run.executor);
         let profile = spec.as_ref().and_then(|spec| spec.profile(state.class));
-        // Who has seen shorter runs of late than the profile says may plan with less. That batches do not overlap when they run
-        // is asserted for everybody.
+        // Who has seen shorter runs of late than the profile says may plan with less. That batches
+        // do not overlap when they run is asserted for everybody.
         let is_planned =
             promises.in_time && profile.is_none_or(|profile| profile.spread().is_none());
         assert!(state.takes_batches, "{place}: the executor is not there");
@@ -261,7 +262,8 @@ impl Checker {
 
 impl Observer for Checker {
     fn event(&mut self, now: Time, event: &Event) {
-        // An arrival at the very moment of a timer comes before it: who is due has until the moment has passed.
+        // An arrival at the very moment of a timer comes before it: who is due has until the moment
+        // has passed.
         if now > self.now || self.gone_by.first().is_some_and(|&(by, _)| by < self.now) {
             self.settle();
         }

@@ -1,4 +1,5 @@
-//! Deciding the number of executors while a run goes on: an autoscaler, or a plan made anew every epoch.
+//! Deciding the number of executors while a run goes on: an autoscaler, or a plan made anew every
+//! epoch.
 
 use fermata_core::{Span, Time};
 
@@ -8,7 +9,8 @@ pub trait Control {
     fn most(&self) -> usize;
     /// When it decides next; asked at the start, and after each decision.
     fn next(&self) -> Time;
-    /// How many executors there must be from now on. They join idle and at once; one that leaves ends what it runs.
+    /// How many executors there must be from now on. They join idle and at once; one that leaves
+    /// ends what it runs.
     fn executors(&mut self, now: Time, seen: &Seen) -> usize;
 }
 

@@ -1,17 +1,18 @@
-//! Shards and a hub with messages that take their time: what happens on many threads, in virtual time.
+//! Shards and a hub with messages that take their time: what happens on many threads, in virtual
+//! time.
 //!
-//! It is a [`Dispatch`] like any other, so that the checker holds it to the same invariants. Messages of one way stay
-//! in order; those of different ways overtake each other as they please. Two things are as on threads: what is posted
-//! is read when the hub comes to it, not when it was written; and the hub hears that a batch was started before it
-//! hears that it is done.
+//! It is a [`Dispatch`] like any other, so that the checker holds it to the same invariants.
+//! Messages of one way stay in order; those of different ways overtake each other as they please.
+//! Two things are as on threads: what is posted is read when the hub comes to it, not when it was
+//! written; and the hub hears that a batch was started before it hears that it is done.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use fermata_core::{ClassId, ExecutorId, ModelId, Request, Span, Time};
 use fermata_dispatch::{
-    Action, Actions, Dispatch, Event, Hub, InFlight, Network, News, Post, Promise, Rules, Shard,
-    Signal, ToHub,
+    Action, Actions, Dispatch, Event, Hub, InFlight, Network, News, PostedCandidate, Promise,
+    Rules, Shard, Signal, ToHub,
 };
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -23,7 +24,7 @@ pub struct Delayed {
     hub: Hub,
     post_office: PostOffice,
     /// Who is there, at the executors' end: batches for others never arrive.
-    stays: Vec<Stay>,
+    stays: Vec<Incarnation>,
     running: InFlight,
     /// When the hub hears of each executor's last batch.
     heard: Vec<Time>,
@@ -31,7 +32,7 @@ pub struct Delayed {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Stay {
+struct Incarnation {
     number: u32,
     present: bool,
 }
@@ -48,7 +49,7 @@ struct PostOffice {
     /// When the last letter of each way arrives.
     ways: BTreeMap<Way, Time>,
     /// What is posted, and not read yet.
-    posted: BTreeMap<(ModelId, ClassId), Post>,
+    posted: BTreeMap<(ModelId, ClassId), PostedCandidate>,
     /// When the last batch was told to have started: for the executor that it is on.
     started: Option<Time>,
 }
@@ -145,7 +146,7 @@ impl Delayed {
             Event::Join { executor, class } => {
                 let at = executor.index();
                 if at >= self.stays.len() {
-                    self.stays.resize(at + 1, Stay::default());
+                    self.stays.resize(at + 1, Incarnation::default());
                     self.heard.resize(at + 1, Time::START);
                 }
                 self.stays[at].number += 1;
@@ -212,12 +213,13 @@ impl Delayed {
             return;
         }
         let requests = actions.batch(first, size).to_vec();
-        let Stay { number, present } = self.stays[executor.index()];
-        if present && number == promise.stay {
+        let Incarnation { number, present } = self.stays[executor.index()];
+        if present && number == promise.incarnation {
             self.running.start(executor, model, &requests);
             self.heard[executor.index()] = started.expect("the hub is told of it");
         } else {
-            // It left or failed while the promise was under way. Who would have given it the batch brings it back.
+            // It left or failed while the promise was under way. Who would have given it the batch
+            // brings it back.
             actions.list.pop();
             actions.requests.truncate(before);
             self.bring_back(now, model, &requests, actions);
@@ -306,7 +308,7 @@ struct Out<'a> {
 }
 
 impl ToHub for Out<'_> {
-    fn post(&mut self, model: ModelId, class: ClassId, post: Post) {
+    fn post(&mut self, model: ModelId, class: ClassId, post: PostedCandidate) {
         if self.office.posted.insert((model, class), post).is_none() {
             self.office.send(Way::Post(model, class), Letter::Post(model, class));
         }

@@ -6,8 +6,8 @@ use fermata_workload::Stream;
 
 use crate::scenario::{End, Scenario};
 
-/// All arrivals of a scenario, drawn and merged once: a search then runs them at many rates, under many
-/// policies. Since all rates change together, so do all moments, and the order stays.
+/// All arrivals of a scenario, drawn and merged once: a search then runs them at many rates, under
+/// many policies. Since all rates change together, so do all moments, and the order stays.
 #[derive(Clone, Debug)]
 pub struct Drawn {
     /// Nanoseconds at the scenario's own rates, and the model.

@@ -66,13 +66,29 @@ impl Observer for Recorder {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use fermata_core::{ClassId, Profile};
+    use fermata_dispatch::{ModelSpec, Network};
+    use fermata_workload::Process;
+
     use super::*;
-    use crate::symphony::{Model, Pool};
+    use crate::scenario::{End, Load};
 
     #[test]
     fn latencies_are_those_of_the_histograms_and_finer() {
-        let pool = Pool::alike(&Model::resnet50(25.0), 2, 2);
-        let scenario = pool.scenario(300.0, 2_000, 1);
+        let [alpha, beta, slo] = [1.053, 5.072, 25.0].map(Span::from_ms);
+        let profile = Profile::linear(alpha, beta, slo).unwrap();
+        let spec = Arc::new(ModelSpec::uniform(slo, profile));
+        let scenario = Scenario {
+            loads: vec![Load::steady(spec, Process::Poisson, 150.0); 2],
+            executors: vec![ClassId(0); 2],
+            network: Network::default(),
+            end: End::Requests(2_000),
+            seed: 1,
+            noise: 0.0,
+            faults: Vec::new(),
+        };
         let found = Latencies::of(&scenario, "eager".parse().unwrap());
         let total = found.stats.total();
         assert_eq!(

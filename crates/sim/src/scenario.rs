@@ -36,11 +36,12 @@ pub struct Load {
     pub sizes: Option<Arc<Sizes>>,
 }
 
-/// How long requests run that differ in length: drawn beforehand, so that every policy is given the same.
+/// How long requests run that differ in length: drawn beforehand, so that every policy is given the
+/// same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sizes {
-    /// What each request takes alone and what dispatch is told that it is, in the order of arrival; from the
-    /// beginning again when there are more.
+    /// What each request takes alone and what dispatch is told that it is, in the order of arrival;
+    /// from the beginning again when there are more.
     pub requests: Vec<(Span, KindId)>,
     /// What a batch takes, by its size and its longest request.
     pub growth: Growth,
@@ -53,8 +54,21 @@ pub enum Arrivals {
     Process(Process, Rate),
     /// The same from gaps drawn beforehand, which several runs share.
     Table(GapTable, Rate),
-    /// At recorded moments, each with an objective of its own; that of the model, where none are given.
+    /// At recorded moments, each with an objective of its own; that of the model, where none are
+    /// given.
     Recorded(Arc<[Time]>, Option<Arc<[Span]>>),
+}
+
+impl Arrivals {
+    /// The same at another rate, which stays. Recorded moments have no rate.
+    pub fn at_rate(&self, rate: f64) -> Self {
+        let rate = Rate::Constant(rate);
+        match self {
+            Self::Process(process, _) => Self::Process(*process, rate),
+            Self::Table(gaps, _) => Self::Table(gaps.clone(), rate),
+            Self::Recorded(..) => panic!("recorded moments have no rate"),
+        }
+    }
 }
 
 /// When the arrivals end. What has arrived is then served or dropped.
@@ -96,8 +110,8 @@ impl Scenario {
         self.loads.iter().map(Load::rate).sum()
     }
 
-    /// Whether no rate changes over time and nothing else happens at a moment of its own: then another
-    /// rate is the same run faster or slower.
+    /// Whether no rate changes over time and nothing else happens at a moment of its own: then
+    /// another rate is the same run faster or slower.
     pub fn is_steady(&self) -> bool {
         let changing = |load: &Load| {
             matches!(
@@ -154,7 +168,9 @@ impl Load {
         }
     }
 
-    pub(crate) fn stream(&self, seed: u64, number: usize) -> Stream {
+    /// When its requests come, it being the model of this number: each number has a stream of its
+    /// own.
+    pub fn stream(&self, seed: u64, number: usize) -> Stream {
         match &self.arrivals {
             Arrivals::Process(process, rate) => {
                 Stream::new(Gaps::new(*process, seed, number as u64), rate)
@@ -188,7 +204,7 @@ impl End {
     }
 
     /// How many requests may arrive.
-    pub(crate) fn requests(self) -> u64 {
+    pub fn requests(self) -> u64 {
         match self {
             Self::At(_) => u64::MAX,
             Self::Requests(requests) => requests,

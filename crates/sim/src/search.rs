@@ -35,17 +35,12 @@ pub fn passes(scenario: &Scenario, policy: Policy) -> bool {
 }
 
 /// The same for arrivals that were drawn before, with all rates multiplied by `factor`.
-pub(crate) fn passes_drawn(
-    scenario: &Scenario,
-    drawn: &Drawn,
-    factor: f64,
-    policy: Policy,
-) -> bool {
+pub fn passes_drawn(scenario: &Scenario, drawn: &Drawn, factor: f64, policy: Policy) -> bool {
     is_good(&run_drawn(scenario, drawn, factor, policy, Some(BAD_MAX)))
 }
 
-/// Runs arrivals that were drawn before under a policy, with all rates multiplied by `factor`; gives up early if
-/// some model loses more than `bad_max`.
+/// Runs arrivals that were drawn before under a policy, with all rates multiplied by `factor`;
+/// gives up early if some model loses more than `bad_max`.
 pub fn run_drawn(
     scenario: &Scenario,
     drawn: &Drawn,
@@ -69,7 +64,7 @@ pub fn run_drawn(
 }
 
 /// Whether a run ended, and every model had enough of its requests in time.
-pub(crate) fn is_good(stats: &Stats) -> bool {
+pub fn is_good(stats: &Stats) -> bool {
     !stats.stopped && stats.worst_bad_rate() <= BAD_MAX
 }
 
@@ -78,8 +73,9 @@ pub fn run(scenario: &Scenario, policy: Policy) -> Stats {
     simulate(scenario, &mut policy.dispatcher(scenario.network), &mut (), None)
 }
 
-/// The highest total rate at which every model has enough of its requests in time, the mix and the random
-/// numbers staying the same; zero if there is none, infinite if the run is too short for any rate to fail.
+/// The highest total rate at which every model has enough of its requests in time, the mix and the
+/// random numbers staying the same; zero if there is none, infinite if the run is too short for any
+/// rate to fail.
 pub fn goodput(scenario: &Scenario, policy: Policy, search: Search) -> f64 {
     let base = scenario.rate();
     if base == 0.0 {
@@ -102,8 +98,9 @@ pub fn goodput(scenario: &Scenario, policy: Policy, search: Search) -> f64 {
 /// The first step from a guess that is likely to be near.
 pub const NEAR: f64 = 1.05;
 
-/// The highest rate at which it passes, less of it never being worse, to within this part of it; zero if none does that is in sight of the guess,
-/// infinite if all do. Steps begin with the factor `step` and widen until the answer is between two rates, which are then halved.
+/// The highest rate at which it passes, less of it never being worse, to within this part of it;
+/// zero if none does that is in sight of the guess, infinite if all do. Steps begin with the factor
+/// `step` and widen until the answer is between two rates, which are then halved.
 pub fn highest_near(
     guess: f64,
     mut step: f64,
@@ -139,14 +136,15 @@ pub fn highest_near(
     low
 }
 
-/// The fewest executors of the first class with which every model has enough of its requests in time.
-/// `None`, if `most` are not enough.
+/// The fewest executors of the first class with which every model has enough of its requests in
+/// time. `None`, if `most` are not enough.
 pub fn min_executors(scenario: &Scenario, policy: Policy, most: usize) -> Option<usize> {
     fewest_near(1, most, |executors| passes(&scenario.with_executors(executors), policy))
 }
 
-/// The fewest of something with which it passes, more of it never being worse; `None`, if `most` are not enough. Steps
-/// widen from the guess until the answer is between two numbers, which are then halved.
+/// The fewest of something with which it passes, more of it never being worse; `None`, if `most`
+/// are not enough. Steps widen from the guess until the answer is between two numbers, which are
+/// then halved.
 pub fn fewest_near(guess: usize, most: usize, passes: impl Fn(usize) -> bool) -> Option<usize> {
     let guess = guess.clamp(1, most);
     // `low` is not enough, `high` is.

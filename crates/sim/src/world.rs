@@ -41,16 +41,16 @@ pub struct Run {
     pub requests: Vec<Request>,
 }
 
-/// Runs a scenario to its end, or until it is certain that some model loses more than `bad_max` of its
-/// requests.
+/// Runs a scenario to its end, or until it is certain that some model loses more than `bad_max` of
+/// its requests.
 pub fn simulate(
     scenario: &Scenario,
     dispatcher: &mut impl Dispatch,
     observer: &mut impl Observer,
     bad_max: Option<f64>,
 ) -> Stats {
-    // Far above what is expected, even where arrivals come in bursts (a Gamma shape of 0.05 deviates by 4.5
-    // roots): such a run cannot recover.
+    // Far above what is expected, even where arrivals come in bursts (a Gamma shape of 0.05
+    // deviates by 4.5 roots): such a run cannot recover.
     let limit = |expected: f64| match bad_max {
         Some(bad) => (bad * (expected + 20.0 * expected.sqrt())).ceil() as u64 + 1,
         None => u64::MAX,
@@ -59,8 +59,8 @@ pub fn simulate(
     run(scenario, Feed::live(scenario), limits, true, dispatcher, observer, &mut ())
 }
 
-/// Runs a scenario to its end, with a number of executors that is decided on the way. It begins with those of the
-/// scenario; the ones that are added are of the first class.
+/// Runs a scenario to its end, with a number of executors that is decided on the way. It begins
+/// with those of the scenario; the ones that are added are of the first class.
 pub fn simulate_controlled(
     scenario: &Scenario,
     dispatcher: &mut impl Dispatch,
@@ -71,8 +71,8 @@ pub fn simulate_controlled(
     run(scenario, Feed::live(scenario), limits, true, dispatcher, observer, control)
 }
 
-/// The same for arrivals that were drawn before, with all rates multiplied by `factor`. Only counts are kept,
-/// no latencies.
+/// The same for arrivals that were drawn before, with all rates multiplied by `factor`. Only counts
+/// are kept, no latencies.
 pub fn simulate_drawn(
     scenario: &Scenario,
     drawn: &Drawn,
@@ -291,8 +291,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What happens next: of things at the same moment first an executor that is done, then faults, then
-    /// arrivals, then the dispatcher's own wakeup.
+    /// What happens next: of things at the same moment first an executor that is done, then faults,
+    /// then arrivals, then the dispatcher's own wakeup.
     #[inline]
     fn next(&mut self, wakeup: Time) -> (Time, Next) {
         let (done, arrival) = (self.finishes.earliest(), self.feed.next());
@@ -399,7 +399,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Executors join or leave at once, so that there are so many; those with high ids come last and leave first.
+    /// Executors join or leave at once, so that there are so many; those with high ids come last
+    /// and leave first.
     fn resize(&mut self, now: Time, wanted: usize) {
         let is_there = |at: &usize| self.since[*at] != Time::NEVER;
         let there = (0..self.executors.len()).filter(is_there).count();

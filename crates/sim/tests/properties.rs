@@ -1,7 +1,7 @@
 //! Any sequence of events keeps the invariants: no panic, no livelock, nobody lost.
 //!
-//! The world here is rougher than the simulator's: batches end early and late, deadlines are random or past,
-//! and executors and models come and go in the middle of everything.
+//! The world here is rougher than the simulator's: batches end early and late, deadlines are random
+//! or past, and executors and models come and go in the middle of everything.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
@@ -147,7 +147,8 @@ impl Rough {
         self.take(&Step::Join { executor: 0, class: 0 });
         self.take(&Step::Join { executor: 1, class: 1 });
         for (gap, step) in steps {
-            // Half the gaps are none, and quarters of a millisecond meet the deadlines now and then.
+            // Half the gaps are none, and quarters of a millisecond meet the deadlines now and
+            // then.
             let at = self.now + Span(gap.saturating_sub(9) * 250_000);
             self.advance(at);
             self.now = at;
@@ -277,7 +278,8 @@ impl Rough {
     }
 }
 
-/// Three models of different shape; the last one runs on the second class alone, where there is one.
+/// Three models of different shape; the last one runs on the second class alone, where there is
+/// one.
 fn spec(model: u32, classes: u16) -> ModelSpec {
     let ms = Span::from_ms;
     let slo = ms([12.0, 25.0, 18.0][model as usize]);

@@ -1,7 +1,7 @@
 //! Simulations of random options, every policy, with the checker on. A failure is one seed.
 //!
-//! `FERMATA_SEEDS=100` runs more of them, `FERMATA_SEED=7` exactly one. The seed and its options are printed
-//! first; with the commit they repeat the run.
+//! `FERMATA_SEEDS=100` runs more of them, `FERMATA_SEED=7` exactly one. The seed and its options
+//! are printed first; with the commit they repeat the run.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
@@ -97,7 +97,8 @@ fn messages_that_take_their_time_break_no_invariant() {
     }
 }
 
-/// Models whose run time depends on the request, beside others: all policies see them, by their means if they know no better.
+/// Models whose run time depends on the request, beside others: all policies see them, by their
+/// means if they know no better.
 #[test]
 fn run_times_that_nobody_knows_break_no_invariant() {
     for seed in seeds() {
@@ -177,7 +178,8 @@ fn options(seed: u64) -> Scenario {
     Scenario { loads, executors, network, end: End::Requests(REQUESTS), seed, noise, faults }
 }
 
-/// The same, with models of which every request takes a time of its own; some requests are of kinds that nobody measured.
+/// The same, with models of which every request takes a time of its own; some requests are of kinds
+/// that nobody measured.
 fn uncertain(seed: u64) -> Scenario {
     let mut scenario = options(seed);
     let random = &mut Pcg64Mcg::seed_from_u64(seed ^ 0xD1CE);

@@ -24,7 +24,8 @@ pub enum Process {
 pub enum ProcessError {
     /// No such process.
     #[error(
-        "unknown arrival process '{0}': use \"poisson\", \"uniform\", \"gamma:SHAPE\" or \"trace:FILE\""
+        "unknown arrival process '{0}': use \"poisson\", \"uniform\", \"gamma:SHAPE\" \
+         or \"trace:FILE\""
     )]
     Unknown(String),
     /// The shape cannot be used.
@@ -73,7 +74,8 @@ enum Source {
     Table { gaps: GapTable, at: usize },
 }
 
-/// Gaps drawn once and shared by many runs, which then differ in nothing but what is being compared.
+/// Gaps drawn once and shared by many runs, which then differ in nothing but what is being
+/// compared.
 pub type GapTable = Arc<[f32]>;
 
 impl Gaps {
@@ -126,7 +128,8 @@ impl Gaps {
 
 /// The generator of one stream of a run.
 pub(crate) fn generator(seed: u64, stream: u64) -> Pcg64Mcg {
-    // Two odd constants (the golden ratio and splitmix64's) keep neighbouring seeds and streams apart.
+    // Two odd constants (the golden ratio and splitmix64's) keep neighbouring seeds and streams
+    // apart.
     let mixed = seed
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
         .wrapping_add(stream.wrapping_mul(0xBF58_476D_1CE4_E5B9));

@@ -1,7 +1,9 @@
-//! Who asks for what and when: seeded arrival processes, popularity, changing rates, recorded traces.
+//! Who asks for what and when: seeded arrival processes, popularity, changing rates, recorded
+//! traces.
 //!
-//! Every stream has its own generator, seeded from the run's seed and the stream's number, so that adding
-//! one stream, or a fault, does not shift another. There is no clock here; streams yield moments.
+//! Every stream has its own generator, seeded from the run's seed and the stream's number, so that
+//! adding one stream, or a fault, does not shift another. There is no clock here; streams yield
+//! moments.
 
 mod gaps;
 mod popularity;

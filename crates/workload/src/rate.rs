@@ -9,7 +9,8 @@ use fermata_core::Time;
 pub enum Rate {
     /// Always the same.
     Constant(f64),
-    /// `(from, rate)` in the order of time; zero before the first step, the last one holds for ever.
+    /// `(from, rate)` in the order of time; zero before the first step, the last one holds for
+    /// ever.
     Steps(Arc<[(Time, f64)]>),
 }
 

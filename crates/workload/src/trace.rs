@@ -1,7 +1,7 @@
 //! Recorded traffic: the moments of single requests, and counts by the minute.
 //!
-//! The two readers are the only IO of this crate. A broken line is an error that names it: nothing is
-//! skipped in silence.
+//! The two readers are the only IO of this crate. A broken line is an error that names it: nothing
+//! is skipped in silence.
 
 use std::fs;
 use std::io;
@@ -103,9 +103,9 @@ pub enum LineError {
 const SECONDS_MAX: f64 = 10.0 * 365.0 * 86_400.0;
 
 impl Recording {
-    /// Reads one arrival a line: seconds since the start, or a date and time such as
-    /// `2023-11-16 18:15:46.68`, which becomes the time since the first one. Further columns, lines that
-    /// begin with `#` and a header are passed over.
+    /// Reads one arrival a line: seconds since the start, or a date and time such as `2023-11-16
+    /// 18:15:46.68`, which becomes the time since the first one. Further columns, lines that begin
+    /// with `#` and a header are passed over.
     pub fn read(file: &Path) -> Result<Self, TraceError> {
         let text = read_text(file)?;
         let mut reader = MomentReader::default();
@@ -125,8 +125,8 @@ impl Recording {
         self.times.len() as f64 / self.times.last().map_or(f64::INFINITY, |last| last.as_secs())
     }
 
-    /// The gaps between arrivals with their mean as the unit, so that they can be replayed at any rate;
-    /// a stream of them begins again when the recording ends.
+    /// The gaps between arrivals with their mean as the unit, so that they can be replayed at any
+    /// rate; a stream of them begins again when the recording ends.
     pub fn gaps(&self) -> GapTable {
         let mut last = Time::START;
         let rate = self.rate();
@@ -140,8 +140,8 @@ impl Recording {
 }
 
 impl Counts {
-    /// Reads a table of calls a minute: `HashFunction,HashApp,HashOwner,minute_1,minute_2,...`, as the
-    /// samples of the Azure Functions traces of 2019 have it.
+    /// Reads a table of calls a minute: `HashFunction,HashApp,HashOwner,minute_1,minute_2,...`, as
+    /// the samples of the Azure Functions traces of 2019 have it.
     pub fn read(file: &Path) -> Result<Self, TraceError> {
         let text = read_text(file)?;
         let mut lines = lines(&text);
@@ -178,8 +178,8 @@ impl FunctionCounts {
         Ok(Self { name, by_minute })
     }
 
-    /// The rate over time, where a recorded minute takes `minute` and a recorded call a second becomes
-    /// `factor` requests a second. It ends with the recording.
+    /// The rate over time, where a recorded minute takes `minute` and a recorded call a second
+    /// becomes `factor` requests a second. It ends with the recording.
     pub fn rate(&self, minute: Span, factor: f64) -> Rate {
         let mut steps: Vec<(Time, f64)> = Vec::new();
         for (&count, at) in self.by_minute.iter().chain([&0]).zip(0..) {

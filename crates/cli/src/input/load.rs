@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fermata_core::{Profile, Span};
+use fermata_files::{Checker, InputError, Measured};
 use fermata_plan::shares::on_share;
 use fermata_sim::Arrivals;
 use fermata_workload::{Process, Rate, Recording};
 
-use super::measured::Measured;
 use super::profile::{self, Read};
-use super::{Checker, InputError};
 
 /// The keys that say how long batches take, of which one way must be chosen.
 #[derive(Clone, Copy, Debug, Default)]

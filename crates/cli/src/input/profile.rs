@@ -1,14 +1,14 @@
-//! Latencies that were measured: the JSON of `fermata profile`, a file that the server keeps beside a model, or one by shares of a GPU.
+//! Latencies that were measured: the JSON of `fermata profile`, a file that the server keeps beside
+//! a model, or one by shares of a GPU.
 
 use std::fs;
 use std::path::Path;
 
-use fermata_core::{Profile, Span};
+use fermata_core::Profile;
+use fermata_files::{Measured as OnShares, MeasuredFile, span};
 use fermata_server::profiler::{Latency, Measured, Planned, Stop};
 use serde::Deserialize;
 use serde_json::Value;
-
-use super::measured::{Measured as OnShares, MeasuredFile};
 
 /// What such a file has, of what is needed here.
 #[derive(Deserialize)]
@@ -104,13 +104,10 @@ impl Kept {
     }
 }
 
-pub(super) fn span(ms: f64) -> Result<Span, String> {
-    let sound = (0.0..=1e9).contains(&ms);
-    sound.then(|| Span::from_ms(ms)).ok_or_else(|| format!("{ms} is no latency in milliseconds"))
-}
-
 #[cfg(test)]
 mod tests {
+    use fermata_core::Span;
+
     use super::*;
 
     fn read_text(text: &str, model: &str) -> Result<Profile, String> {

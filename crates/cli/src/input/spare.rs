@@ -1,8 +1,7 @@
 //! What spare executors are for, as files and policies say it.
 
 use fermata_dispatch::Spare;
-
-use super::{Checker, InputError};
+use fermata_files::{Checker, InputError};
 
 /// The use of spare executors that a file names with its key `spare`, if it has that.
 pub(crate) fn spare(

@@ -1,4 +1,5 @@
-//! `fermata make-model`: well-known networks with random weights, as files, to measure machines with.
+//! `fermata make-model`: well-known networks with random weights, as files, to measure machines
+//! with.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,18 +7,16 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::builder::FalseyValueParser;
 use clap::{Args as Arguments, ValueEnum};
+use fermata_chart::grouped;
+use fermata_files::{InputError, Table, objective, output};
 use fermata_onnx::zoo::{self, Net};
 use fermata_onnx::{Model, TensorSpec};
-
-use crate::chart::grouped;
-use crate::input::{InputError, objective};
-use crate::output;
-use crate::table::Table;
 
 /// The word for every network.
 const ALL: &str = "all";
 
-/// Makes ONNX models of well-known networks, with random weights: as fast as the real ones, and their answers mean nothing.
+/// Makes ONNX models of well-known networks, with random weights: as fast as the real ones, and
+/// their answers mean nothing.
 #[derive(Debug, Arguments)]
 #[command(after_help = HELP)]
 pub(crate) struct MakeModelArgs {
@@ -62,8 +61,10 @@ enum Precision {
     Fp32,
 }
 
-const HELP: &str = "Networks that see images take bytes as decoders give them, image UINT8 [N, height, width, 3], and \
-normalise them themselves; encoders take input_ids and attention_mask INT64 [N, length], at most 30,521. All answer in FP32.
+const HELP: &str = "Networks that see images take bytes as decoders give them, image UINT8 [N, \
+                    height, width, 3], and \
+normalise them themselves; encoders take input_ids and attention_mask INT64 [N, length], at most \
+30,521. All answer in FP32.
 
 Examples:
   fermata make-model --list
@@ -165,7 +166,8 @@ fn nets(names: &[String]) -> Result<Vec<Net>, InputError> {
     Ok(nets)
 }
 
-/// Writes a model, and its objective first: whoever polls the repository finds no model without one.
+/// Writes a model, and its objective first: whoever polls the repository finds no model without
+/// one.
 fn write(task: &Task, model: &Model) -> anyhow::Result<()> {
     let failed = |file: &Path| format!("{}: cannot be written", file.display());
     if let Some((file, text)) = &task.settings {

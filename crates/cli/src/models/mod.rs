@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args as Arguments, Subcommand};
+use fermata_files::{InputError, Table, output};
+use fermata_load::client::{CallError, Protocol, Target, http};
 use serde::{Deserialize, Serialize};
 use tokio::runtime;
-
-use crate::client::{CallError, Protocol, Target, http};
-use crate::input::InputError;
-use crate::output;
-use crate::table::Table;
 
 /// Lists, loads and unloads the models of a running server, ours or Triton, over HTTP.
 #[derive(Debug, Arguments)]
@@ -132,7 +129,7 @@ fn table(target: &Target, entries: &[Entry]) -> String {
         let state = if state.is_empty() { "not loaded" } else { state };
         let reason = if reason == "unloaded" { "" } else { reason };
         let cells =
-            [name.clone(), version.clone(), state.to_owned(), crate::client::in_one_line(reason)];
+            [name.clone(), version.clone(), state.to_owned(), fermata_files::in_one_line(reason)];
         table.row(cells.into_iter());
     }
     let text = table.render();

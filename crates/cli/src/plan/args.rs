@@ -30,8 +30,8 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "PLAN.json", env = "FERMATA_PREVIOUS")]
     pub(crate) previous: Option<PathBuf>,
 
-    /// Try the plan in the simulator, under the scheduler that serves. With --method pools, search for the
-    /// fewest GPUs with which every model has 99 % of its requests in time.
+    /// Try the plan in the simulator, under the scheduler that serves. With --method pools, search
+    /// for the fewest GPUs with which every model has 99 % of its requests in time.
     #[arg(long, env = "FERMATA_CONFIRM", value_parser = FalseyValueParser::new())]
     pub(crate) confirm: bool,
 
@@ -49,8 +49,8 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "S", env = "FERMATA_SECONDS", default_value = "10")]
     pub(crate) seconds: String,
 
-    /// The seed of all random numbers: the same seed gives the same answer. What was found is tried once
-    /// more with the next one.
+    /// The seed of all random numbers: the same seed gives the same answer. What was found is tried
+    /// once more with the next one.
     #[arg(long, value_name = "N", env = "FERMATA_SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 
@@ -77,7 +77,8 @@ fn help() -> String {
 The file:
   gpus = 64                  # optional: at most so many
   spare = \"release\"          # optional, for --confirm: or \"latency\", to use spare GPUs
-  interference = \"FILE\"      # optional, for shares: what neighbours do to each other, as fermata bench gpu
+  interference = \"FILE\"      # optional, for shares: what neighbours do to each other, as \
+  fermata bench gpu
                              # measured it; if not given, interference.json beside the profiles
   [[gpu]]                    # optional, one for each kind
   name = \"a100\"
@@ -88,7 +89,8 @@ The file:
   model = \"resnet50\"
   alpha_ms = 1.053           # a batch of b takes alpha b + beta;
   beta_ms = 5.072            # or latency_ms = [6.1, 7.2, ...] by batch;
-                             # or profile = \"FILE\", as fermata profile --json or fermata bench gpu wrote it
+                             # or profile = \"FILE\", as fermata profile --json or fermata bench \
+                             gpu wrote it
   slo_ms = 25
   rate = 5000                # requests a second; of each copy
   memory_mb = 98             # optional: weights, on every GPU that holds it
@@ -113,10 +115,13 @@ The file:
   alpha_ms = 1.1
   beta_ms = 5.0
 
---what-if rate=0.5..2,slo=0.8..1.5 plans for 6 rates from half to twice those of the file, each with 6 \
-objectives; rate=0.5..2:4 for 4 of them, rate=2 for one. Limits are not heeded: what is beyond them is marked.
+--what-if rate=0.5..2,slo=0.8..1.5 plans for 6 rates from half to twice those of the file, each \
+with 6 \
+objectives; rate=0.5..2:4 for 4 of them, rate=2 for one. Limits are not heeded: what is beyond \
+them is marked.
 
-Exit code: 0 if all demands are met (and, with --confirm, in time); 3 if some are not, and the answer says \
+Exit code: 0 if all demands are met (and, with --confirm, in time); 3 if some are not, and the \
+answer says \
 which; 2 for bad input; 1 if something else failed.
 
 Examples:

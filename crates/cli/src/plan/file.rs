@@ -1,4 +1,5 @@
-//! The file of `fermata plan`: read as it is written, then checked key by key into what is asked for.
+//! The file of `fermata plan`: read as it is written, then checked key by key into what is asked
+//! for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,14 +7,16 @@ use std::path::{Path, PathBuf};
 
 use fermata_core::{Span, Time};
 use fermata_dispatch::{Policy, Spare};
+use fermata_files::{Checker, InputError};
 use fermata_plan::shares::{Coefficients, Measured, Rules, Traits};
 use fermata_plan::{Demand, Kind, Plan, Problem};
 use fermata_sim::Arrivals;
-use fermata_workload::Rate;
+use fermata_sim::confirm::{Confirmed, Demands, Trial, confirm};
 use serde::Deserialize;
 
+use super::progress::Progress;
 use super::query::{AskedQuery, NamedSplit, RawQuery, Unsplit};
-use crate::input::{self, Checker, InputError, Latency, LatencyKeys};
+use crate::input::{self, Latency, LatencyKeys};
 use crate::sim::GPUS_MAX;
 
 /// What is asked for, as the file says it.
@@ -137,7 +140,7 @@ impl PlanFile {
     pub(super) fn read(file: &Path) -> Result<Self, InputError> {
         let text = fs::read_to_string(file)
             .map_err(|source| InputError::Read { file: file.to_owned(), source })?;
-        let raw: RawFile = input::parse(file, &text, &["gpu", "demand", "query", "node"])?;
+        let raw: RawFile = fermata_files::parse(file, &text, &["gpu", "demand", "query", "node"])?;
         let top = Checker { file, place: None };
         let limit = raw.gpus.map(|gpus| top.count("gpus", gpus, GPUS_MAX)).transpose()?;
         // What a plan counts is the fewest GPUs: those that are spare are given away.
@@ -187,7 +190,7 @@ impl PlanFile {
                 memory: asked.memory,
                 workspace: asked.workspace,
             });
-            arrivals.push(at_rate(&asked.arrivals, rate));
+            arrivals.push(asked.arrivals.at_rate(rate));
         }
         let mut case = Case {
             problem: Problem {
@@ -229,13 +232,23 @@ impl Case {
             && kinds.into_iter().all(|(at, kind)| within(gpus_of(plan, at), kind.limit))
     }
 
-    /// What a demand asks of a pool that serves only a part of its rate.
-    pub(super) fn arrivals_at(&self, demand: usize, rate: f64) -> Arrivals {
-        at_rate(&self.arrivals[demand], rate)
+    /// Tries a plan in the simulator, and gives its pools the GPUs that they turn out to need.
+    pub(super) fn confirm(&self, plan: &mut Plan, trial: Trial, progress: &Progress) -> Confirmed {
+        let demands = Demands {
+            problem: &self.problem,
+            rules: &self.rules,
+            traits: &self.traits,
+            arrivals: &self.arrivals,
+            policy: self.policy,
+            gpus_max: GPUS_MAX,
+        };
+        progress.expect(plan.pools.len());
+        confirm(&demands, plan, trial, || progress.finish_one())
     }
 }
 
-/// What is known of a model, by its latencies on each kind of GPU, on the shares into which GPUs are cut.
+/// What is known of a model, by its latencies on each kind of GPU, on the shares into which GPUs
+/// are cut.
 pub(super) fn traits_of(latencies: &[Option<Latency>]) -> Traits {
     let splits = Rules::default().splits;
     let shares: BTreeSet<u32> = splits.iter().flat_map(|&split| [split, 100 - split]).collect();
@@ -250,21 +263,23 @@ pub(super) fn traits_of(latencies: &[Option<Latency>]) -> Traits {
     Traits { usage: usage.unwrap_or_default(), measured }
 }
 
-/// What neighbours do to each other: as a file says, or the one beside the models' profiles, where there is one.
+/// What neighbours do to each other: as a file says, or the one beside the models' profiles, where
+/// there is one.
 fn interference<'a>(
     checker: &Checker<'_>,
     named: Option<&str>,
     latencies: impl Iterator<Item = &'a [Option<Latency>]>,
 ) -> Result<Coefficients, InputError> {
     let read = |file: &Path| {
-        input::read_interference(file).map_err(|reason| checker.refuse("interference", reason))
+        fermata_files::read_interference(file)
+            .map_err(|reason| checker.refuse("interference", reason))
     };
     if let Some(named) = named {
         // A path in a file is meant as seen from that file.
         return read(&checker.file.parent().unwrap_or(Path::new("")).join(named));
     }
     let beside = |latency: &Option<Latency>| match latency {
-        Some(Latency::Shares(of)) => Some(of.file.with_file_name(input::INTERFERENCE)),
+        Some(Latency::Shares(of)) => Some(of.file.with_file_name(fermata_files::INTERFERENCE)),
         _ => None,
     };
     let files: BTreeSet<PathBuf> = latencies.flatten().filter_map(beside).collect();
@@ -293,15 +308,6 @@ pub(super) fn scaled(span: Span, factor: f64) -> Span {
 pub(super) fn rate_of(arrivals: &Arrivals) -> f64 {
     match arrivals {
         Arrivals::Process(_, rate) | Arrivals::Table(_, rate) => rate.at(Time::START),
-        Arrivals::Recorded(..) => unreachable!("a file of demands has no recorded moments"),
-    }
-}
-
-pub(super) fn at_rate(arrivals: &Arrivals, rate: f64) -> Arrivals {
-    let rate = Rate::Constant(rate);
-    match arrivals {
-        Arrivals::Process(process, _) => Arrivals::Process(*process, rate),
-        Arrivals::Table(gaps, _) => Arrivals::Table(gaps.clone(), rate),
         Arrivals::Recorded(..) => unreachable!("a file of demands has no recorded moments"),
     }
 }

@@ -1,7 +1,6 @@
 //! `fermata plan`: how many GPUs, and what runs where.
 
 mod args;
-mod confirm;
 mod file;
 mod method;
 mod moves;
@@ -16,12 +15,11 @@ mod what_if;
 use std::num::NonZero;
 use std::thread;
 
-use fermata_plan::{Method, Plan, solve_knowing};
+use fermata_files::{InputError, duration, output};
+use fermata_plan::{Method, Plan, solve_with_shares};
+use fermata_sim::confirm::{Confirmed, Trial};
 
-use crate::input::{InputError, duration};
-use crate::output;
 pub(crate) use args::PlanArgs;
-use confirm::{Confirmed, Trial, confirm};
 use file::{Case, PlanFile};
 use previous::Previous;
 use progress::Progress;
@@ -100,16 +98,16 @@ fn make(
         // An estimate may be above a limit where the truth is not.
         let unlimited = case.without_limits();
         let mut plan = solve(&unlimited, method, previous);
-        let confirmed = confirm(&unlimited, &mut plan, trial, progress);
+        let confirmed = unlimited.confirm(&mut plan, trial, progress);
         if case.allows(&plan) {
             return Made { plan, confirmed: Some(confirmed) };
         }
     }
     let mut plan = solve(case, method, previous);
-    let confirmed = confirm(case, &mut plan, trial, progress);
+    let confirmed = case.confirm(&mut plan, trial, progress);
     Made { plan, confirmed: Some(confirmed) }
 }
 
 fn solve(case: &Case, method: Method, previous: Option<&Plan>) -> Plan {
-    solve_knowing(&case.problem, method, previous, &case.rules, &case.traits)
+    solve_with_shares(&case.problem, method, previous, &case.rules, &case.traits)
 }

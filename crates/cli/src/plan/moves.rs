@@ -1,7 +1,7 @@
 //! What has to be loaded and unloaded to go from one plan to another.
 //!
-//! Which GPU of the new plan is which of the old one is free to choose: GPUs that hold the same models are the same
-//! one, then those that have the most in common.
+//! Which GPU of the new plan is which of the old one is free to choose: GPUs that hold the same
+//! models are the same one, then those that have the most in common.
 
 use std::collections::{BTreeMap, BTreeSet};
 

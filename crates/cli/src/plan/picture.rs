@@ -1,11 +1,13 @@
-//! The picture of a plan: what each GPU does in a round, or what a pool's time goes to; and that of a sweep.
+//! The picture of a plan: what each GPU does in a round, or what a pool's time goes to; and that of
+//! a sweep.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use fermata_chart::{Axis, Figure, Lines, Machines, Panel, Part, Row, Series, Shape, grouped};
+
 use super::report::{PoolReport, Report};
 use super::what_if::{Point, values};
-use crate::chart::{Axis, Figure, Lines, Machines, Panel, Part, Row, Series, Shape, grouped};
 
 const WIDTH: f64 = 1200.0;
 /// What a panel has of the width.
@@ -61,7 +63,8 @@ fn subtitle(file: &Path, report: &Report) -> String {
     }
 }
 
-/// The number of a model's colour, and the names by it: models that are planned, in the order of the file.
+/// The number of a model's colour, and the names by it: models that are planned, in the order of
+/// the file.
 fn colours(report: &Report) -> (BTreeMap<usize, usize>, Vec<String>) {
     let mut names: BTreeMap<usize, String> = BTreeMap::new();
     for member in report.pools.iter().flat_map(|pool| &pool.members) {
@@ -116,7 +119,8 @@ fn rounds(report: &Report) -> Machines {
     }
     Machines {
         title: format!(
-            "The rounds of each GPU, the first of them in full colour: a block is a batch, with its size{}",
+            "The rounds of each GPU, the first of them in full colour: a block is a batch, with \
+             its size{}",
             shown(report)
         ),
         x: Axis::between("time (ms)", 0.0, longest),

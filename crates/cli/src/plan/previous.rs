@@ -5,11 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use fermata_core::Span;
+use fermata_files::{Checker, InputError};
 use fermata_plan::{Member, Plan, Pool};
 use serde::Deserialize;
 
 use super::file::Case;
-use crate::input::{self, Checker, InputError};
 use crate::sim::GPUS_MAX;
 
 /// A plan in force, in the words of what is asked for now.
@@ -47,7 +47,7 @@ impl Previous {
     pub(super) fn read(file: &Path, case: &Case) -> Result<Self, InputError> {
         let text = fs::read_to_string(file)
             .map_err(|source| InputError::Read { file: file.to_owned(), source })?;
-        let raw: RawPlan = input::parse_json(file, &text)?;
+        let raw: RawPlan = fermata_files::parse_json(file, &text)?;
         let demands: BTreeMap<&str, usize> =
             case.names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
         let mut unknown = BTreeSet::new();

@@ -1,19 +1,18 @@
-//! Queries of the file: models that call each other under one objective, which is split among them. Each call then is a
-//! demand of its own.
+//! Queries of the file: models that call each other under one objective, which is split among them.
+//! Each call then is a demand of its own.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use fermata_core::Span;
+use fermata_files::{Checker, InputError};
 use fermata_plan::Demand;
 use fermata_plan::query::{Budget, NoSplit, Query, Split, Stage, split};
 use fermata_sim::Arrivals;
 use serde::Deserialize;
 
-use super::file::{
-    Case, NamedKind, RawLatency, at_rate, latencies, memory, rate_of, scaled, traits_of,
-};
-use crate::input::{self, Checker, InputError, Latency, LatencyKeys};
+use super::file::{Case, NamedKind, RawLatency, latencies, memory, rate_of, scaled, traits_of};
+use crate::input::{self, Latency, LatencyKeys};
 
 /// What a node has to keep: in rounds, who just misses a batch waits for all of it.
 const BUDGET: Budget = Budget::Wait;
@@ -175,8 +174,8 @@ impl AskedQuery {
         self.nodes.iter().map(|node| node.latencies.as_slice())
     }
 
-    /// Adds its nodes to the demands of a case, on the kind of GPU that is cheapest for all of them; or says that its
-    /// objective is too short.
+    /// Adds its nodes to the demands of a case, on the kind of GPU that is cheapest for all of
+    /// them; or says that its objective is too short.
     pub(super) fn add(&self, case: &mut Case, slo_factor: f64, rate_factor: f64) {
         let slo = scaled(self.slo, slo_factor);
         let rate = rate_factor * rate_of(&self.arrivals);
@@ -217,7 +216,7 @@ impl AskedQuery {
             });
             case.traits.push(traits_of(&node.latencies));
             case.names.push(format!("{}/{}", self.name, node.model));
-            case.arrivals.push(at_rate(&self.arrivals, part.rate));
+            case.arrivals.push(self.arrivals.at_rate(part.rate));
         }
     }
 

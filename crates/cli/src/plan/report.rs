@@ -6,9 +6,9 @@ use std::ops::Add;
 use fermata_core::Span;
 use fermata_plan::{Infeasible, Method, Reason};
 use fermata_sim::BAD_MAX;
+use fermata_sim::confirm::{Confirmed, Tried};
 use serde::Serialize;
 
-use super::confirm::Confirmed;
 use super::file::{Case, MEGABYTE, gpus_of};
 use super::moves::Moves;
 use super::query::{NamedSplit, Unsplit};
@@ -213,11 +213,7 @@ fn kinds(case: &Case, made: &Made) -> Vec<KindReport> {
     case.kinds.iter().enumerate().filter_map(used).collect()
 }
 
-fn members(
-    case: &Case,
-    pool: &fermata_plan::Pool,
-    tried: Option<&super::confirm::Tried>,
-) -> Vec<MemberReport> {
+fn members(case: &Case, pool: &fermata_plan::Pool, tried: Option<&Tried>) -> Vec<MemberReport> {
     let told = |(at, member): (usize, &fermata_plan::Member)| {
         let seen = tried.map(|tried| tried.members[at]);
         let latency_ms = member.latency.as_ms();
@@ -252,7 +248,8 @@ fn query_report(case: &Case, split: &NamedSplit) -> QueryReport {
 fn unsplit(query: &Unsplit) -> InfeasibleReport {
     let slo_min = rounded_up(query.slo_min);
     let text = format!(
-        "slo_ms {} is below the {slo_min} ms that its models may take together: give at least {slo_min}",
+        "slo_ms {} is below the {slo_min} ms that its models may take together: give at least \
+         {slo_min}",
         query.slo.as_ms()
     );
     let needs = BTreeMap::from([("slo_ms", slo_min)]);

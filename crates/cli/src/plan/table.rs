@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
+use fermata_chart::grouped;
+use fermata_files::Table;
+
 use super::report::{ConfirmedReport, MemberReport, MovesReport, NodeReport, PoolReport, Report};
-use crate::chart::grouped;
-use crate::table::Table;
 
 /// More rows than this are only in the JSON.
 const ROWS_SHOWN: usize = 150;
@@ -106,7 +107,8 @@ fn simulation(confirmed: &ConfirmedReport) -> String {
     let requests = grouped(confirmed.requests as f64, 0);
     let estimate = count(confirmed.estimate, "GPU");
     format!(
-        "{requests} requests under policy {}, seeds {seed} and {next}; estimated before: {estimate}",
+        "{requests} requests under policy {}, seeds {seed} and {next}; estimated before: \
+         {estimate}",
         confirmed.policy
     )
 }

@@ -1,17 +1,16 @@
 //! `--what-if`: the same demands with other objectives and rates.
 
+use fermata_chart::grouped;
+use fermata_files::{Table, output};
 use fermata_plan::Method;
+use fermata_sim::confirm::Trial;
 use serde::Serialize;
 
 use super::args::PlanArgs;
-use super::confirm::Trial;
 use super::file::PlanFile;
 use super::progress::Progress;
 use super::report::Report;
 use super::{make, method, picture};
-use crate::chart::grouped;
-use crate::output;
-use crate::table::Table;
 
 /// Factors of the file's objectives and rates; each objective is planned with each rate.
 #[derive(Clone, Debug, PartialEq)]

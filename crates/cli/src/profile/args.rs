@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
 use fermata_engine::Signature;
+use fermata_files::InputError;
 
-use crate::input::InputError;
-
-/// Measures how long batches of each size take, up to the SLO, and keeps it beside the model, where `fermata serve`
-/// finds it.
+/// Measures how long batches of each size take, up to the SLO, and keeps it beside the model, where
+/// `fermata serve` finds it.
 #[derive(Debug, Arguments)]
 #[command(after_help = HELP)]
 pub(crate) struct ProfileArgs {
@@ -21,7 +20,8 @@ pub(crate) struct ProfileArgs {
     #[arg(long, value_name = "NAME", env = "FERMATA_MODEL", value_delimiter = ',')]
     pub(crate) model: Vec<String>,
 
-    /// The longest latency of interest, in place of the SLO of the model's fermata.toml. A file alone needs it.
+    /// The longest latency of interest, in place of the SLO of the model's fermata.toml. A file
+    /// alone needs it.
     #[arg(long, value_name = "MS", env = "FERMATA_SLO_MS")]
     pub(crate) slo_ms: Option<f64>,
 
@@ -34,7 +34,8 @@ pub(crate) struct ProfileArgs {
     )]
     pub(crate) threads: Option<u64>,
 
-    /// Measure on a GPU, by its number, in place of the processors. `fermata serve --gpus` finds it.
+    /// Measure on a GPU, by its number, in place of the processors. `fermata serve --gpus` finds
+    /// it.
     #[arg(long, value_name = "N", env = "FERMATA_GPU")]
     pub(crate) gpu: Option<usize>,
 
@@ -48,8 +49,8 @@ pub(crate) struct ProfileArgs {
     )]
     pub(crate) share: Vec<u32>,
 
-    /// The shape of an input, without the batch, where the model takes any: `pixels:3,224,224`. Otherwise that of
-    /// `[profile.shapes]` in fermata.toml, or 1 along each such axis.
+    /// The shape of an input, without the batch, where the model takes any: `pixels:3,224,224`.
+    /// Otherwise that of `[profile.shapes]` in fermata.toml, or 1 along each such axis.
     #[arg(long, value_name = "INPUT:SHAPE", env = "FERMATA_SHAPE", value_delimiter = ' ')]
     pub(crate) shape: Vec<String>,
 
@@ -66,8 +67,10 @@ pub(crate) struct ProfileArgs {
     pub(crate) force: bool,
 }
 
-const HELP: &str = "The tail is what 99 of 100 batches do not exceed; it is what batches are planned with. Profiles are \
-kept in NAME/VERSION/.fermata, or in the user's cache where that cannot be written, and used again for the same file, \
+const HELP: &str = "The tail is what 99 of 100 batches do not exceed; it is what batches are \
+                    planned with. Profiles are \
+kept in NAME/VERSION/.fermata, or in the user's cache where that cannot be written, and used again \
+for the same file, \
 engine, device, threads and shapes.
 
 Examples:

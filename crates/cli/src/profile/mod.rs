@@ -13,6 +13,7 @@ use std::thread;
 
 use fermata_core::Span;
 use fermata_engine::{Engine, EngineError, Session, Signature, Source};
+use fermata_files::{InputError, objective, output};
 use fermata_server::profiler::{Cache, CacheKey, Measured, Options, Stop, measure};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -21,10 +22,8 @@ use place::Place;
 use report::Report;
 use subject::{Subject, What};
 
-use crate::input::{InputError, objective};
-use crate::output;
-
-/// Runs the command. In a repository, a model that cannot be measured does not keep the others from it.
+/// Runs the command. In a repository, a model that cannot be measured does not keep the others from
+/// it.
 pub(crate) fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let shapes = args::check_shapes(&args.shape)?;
     let limit = args.slo_ms.map(objective).transpose()?;

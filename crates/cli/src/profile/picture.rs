@@ -1,7 +1,8 @@
 //! The picture of a profile: latency and throughput by batch size.
 
+use fermata_chart::{Axis, Figure, Lines, Mark, Panel, Row as Panels, Series};
+
 use super::report::{Report, Row};
-use crate::chart::{Axis, Figure, Lines, Mark, Panel, Row as Panels, Series};
 
 const WIDTH: f64 = 1200.0;
 const HEIGHT: f64 = 300.0;

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use fermata_engine::{Cut, Engine, EngineError, OnnxRuntime, Seat};
+use fermata_files::{InputError, in_one_line};
 
 use super::ProfileArgs;
-use crate::client::in_one_line;
-use crate::input::InputError;
 use crate::serve::library_folders;
 
 /// Where models are measured.

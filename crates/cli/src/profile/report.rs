@@ -4,13 +4,12 @@ use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 
+use fermata_chart::grouped;
 use fermata_core::{Profile, Span};
 use fermata_engine::Engine;
+use fermata_files::Table;
 use fermata_server::profiler::{Latency, Measured, Planned, Stop};
 use serde::Serialize;
-
-use crate::chart::grouped;
-use crate::table::Table;
 
 /// One model.
 #[derive(Clone, Debug, Serialize)]
@@ -20,7 +19,8 @@ pub(super) struct Report {
     pub(super) device: String,
     pub(super) threads: usize,
     pub(super) slo_ms: f64,
-    /// Why there is no larger batch: the SLO, the largest that the model takes, the time to measure, or that it fails.
+    /// Why there is no larger batch: the SLO, the largest that the model takes, the time to
+    /// measure, or that it fails.
     pub(super) end: &'static str,
     /// Whether it was measured before.
     pub(super) kept: bool,
@@ -145,7 +145,8 @@ impl Report {
     fn lengths(&self) -> &'static str {
         match self.differs_in_length {
             true => {
-                "  its requests may differ in length: these are of the shortest, or as --shape says; fermata serve measures \
+                "  its requests may differ in length: these are of the shortest, or as --shape \
+                 says; fermata serve measures \
                  by length, when it loads the model\n"
             }
             false => "",
@@ -158,7 +159,8 @@ impl Report {
         match self.end {
             _ if alone > self.slo_ms => {
                 format!(
-                    "  one request takes {alone:.3} ms, longer than the SLO of {} ms: none could be in time\n",
+                    "  one request takes {alone:.3} ms, longer than the SLO of {} ms: none could \
+                     be in time\n",
                     self.slo_ms
                 )
             }
@@ -176,7 +178,8 @@ impl Report {
     fn snippet(&self) -> String {
         let latencies: Vec<String> = self.planned_ms.iter().map(f64::to_string).collect();
         format!(
-            "  for fermata sim:\n  [[model]]\n  name = {:?}\n  latency_ms = [{}]\n  slo_ms = {}\n  rate = 100\n",
+            "  for fermata sim:\n  [[model]]\n  name = {:?}\n  latency_ms = [{}]\n  slo_ms = {}\n  \
+             rate = 100\n",
             self.name,
             latencies.join(", "),
             self.slo_ms

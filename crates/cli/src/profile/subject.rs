@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use fermata_core::{Profile, Span};
 use fermata_engine::Signature;
+use fermata_files::InputError;
 use fermata_repository::{
     EngineKind, ModelEntry, Repository, RepositoryError, Resolved, read_model, resolve,
 };
 
 use super::args::ProfileArgs;
-use crate::input::InputError;
 
 /// One model to measure.
 pub(super) struct Subject {
@@ -79,7 +79,8 @@ pub(super) fn resolve_file(entry: &ModelEntry, file: &Signature) -> Result<Resol
     resolve(entry, Some(file)).map_err(broken)
 }
 
-/// A model's folder has versions or a configuration; one that has neither is emulated, and has nothing else.
+/// A model's folder has versions or a configuration; one that has neither is emulated, and has
+/// nothing else.
 fn is_model(folder: &Path) -> bool {
     let names: Vec<(String, bool)> = fs::read_dir(folder)
         .into_iter()

@@ -1,5 +1,5 @@
-//! `fermata replay`: runs a recording through the dispatcher again, and holds what it decides against what was
-//! decided.
+//! `fermata replay`: runs a recording through the dispatcher again, and holds what it decides
+//! against what was decided.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -8,14 +8,12 @@ use std::time::Instant;
 
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
+use fermata_files::{InputError, output};
 use fermata_recording::{Difference, Replay};
 use serde::Serialize;
 
-use crate::input::InputError;
-use crate::output;
-
-/// Runs a recording of `fermata serve --record` again, event by event, and checks that the dispatcher decides
-/// the same.
+/// Runs a recording of `fermata serve --record` again, event by event, and checks that the
+/// dispatcher decides the same.
 #[derive(Debug, Arguments)]
 #[command(after_help = "Examples:
   fermata serve models --record run.txt

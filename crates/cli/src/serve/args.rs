@@ -1,4 +1,5 @@
-//! What can be said to `fermata serve`. Where Triton has a flag for the same thing, it has the same name.
+//! What can be said to `fermata serve`. Where Triton has a flag for the same thing, it has the same
+//! name.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -7,8 +8,8 @@ use clap::builder::FalseyValueParser;
 use clap::{Args as Arguments, ValueEnum};
 use fermata_dispatch::Spare;
 
-/// Serves the models of a repository over HTTP and gRPC, as the Open Inference Protocol and Triton's extensions
-/// say.
+/// Serves the models of a repository over HTTP and gRPC, as the Open Inference Protocol and
+/// Triton's extensions say.
 #[derive(Debug, Arguments)]
 #[command(after_help = HELP)]
 pub(crate) struct ServeArgs {
@@ -28,8 +29,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MS", env = "FERMATA_SLO_MS")]
     pub(crate) slo_ms: Option<f64>,
 
-    /// Which models are served: all that are there at the start (none), all that are there at any time
-    /// (poll), or those that clients load (explicit).
+    /// Which models are served: all that are there at the start (none), all that are there at any
+    /// time (poll), or those that clients load (explicit).
     #[arg(
         long,
         value_name = "MODE",
@@ -94,18 +95,19 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) cpu_threads: Option<u64>,
 
-    /// The GPUs that model files run on: all, none, or by number (0,1). A model whose fermata.toml says device = "cpu", or whose
-    /// instance groups are all KIND_CPU, stays on the processors.
+    /// The GPUs that model files run on: all, none, or by number (0,1). A model whose fermata.toml
+    /// says device = "cpu", or whose instance groups are all KIND_CPU, stays on the processors.
     #[arg(long, value_name = "WHICH", env = "FERMATA_GPUS")]
     pub(crate) gpus: Option<String>,
 
-    /// The shares that each GPU is cut into at first, in percent: 100 is a whole one, 40,60 are two. `fermata shares` cuts
-    /// them anew. With auto each begins whole, and the server cuts it every --epoch as what comes in needs it.
+    /// The shares that each GPU is cut into at first, in percent: 100 is a whole one, 40,60 are
+    /// two. `fermata shares` cuts them anew. With auto each begins whole, and the server cuts it
+    /// every --epoch as what comes in needs it.
     #[arg(long, value_name = "PERCENTS", env = "FERMATA_SHARES")]
     pub(crate) shares: Option<String>,
 
-    /// How many shares each GPU can have later: each takes a process, and the memory of all models once more. As many as
-    /// --shares has, if not given; 4 with --shares auto.
+    /// How many shares each GPU can have later: each takes a process, and the memory of all models
+    /// once more. As many as --shares has, if not given; 4 with --shares auto.
     #[arg(
         long,
         value_name = "N",
@@ -124,17 +126,24 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) emulated_executors: u64,
 
-    /// Who says how many executors emulated models have, and which of them share executors: it stays as it is at the
-    /// start (fixed), or the server plans it while serving (auto), with --emulated-executors as the most.
-    #[arg(long, value_name = "WHO", env = "FERMATA_PLAN", value_enum, default_value_t = PlanMode::Fixed)]
+    /// Who says how many executors emulated models have, and which of them share executors: it
+    /// stays as it is at the start (fixed), or the server plans it while serving (auto), with
+    /// --emulated-executors as the most.
+    #[arg(
+        long,
+        value_name = "WHO",
+        env = "FERMATA_PLAN",
+        value_enum,
+        default_value_t = PlanMode::Fixed
+    )]
     pub(crate) plan: PlanMode,
 
     /// With --plan auto or --shares auto: how often a plan is made, if nothing happens before.
     #[arg(long, value_name = "D", env = "FERMATA_EPOCH", default_value = "30s")]
     pub(crate) epoch: String,
 
-    /// With --plan auto: the memory of each GPU; models that do not fit beside each other are kept apart. As much as
-    /// anybody wants, if not given.
+    /// With --plan auto: the memory of each GPU; models that do not fit beside each other are kept
+    /// apart. As much as anybody wants, if not given.
     #[arg(
         long,
         value_name = "MB",
@@ -143,8 +152,9 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) gpu_memory_mb: Option<u64>,
 
-    /// Threads that have the models of each pool of executors, beside one that ranks them. With 0, dispatch runs on
-    /// the threads that bring events, which is quicker where there are few; a thread for each 32 cores, if not given.
+    /// Threads that have the models of each pool of executors, beside one that ranks them. With 0,
+    /// dispatch runs on the threads that bring events, which is quicker where there are few; a
+    /// thread for each 32 cores, if not given.
     #[arg(
         long,
         value_name = "N",
@@ -186,7 +196,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "S", env = "FERMATA_EXIT_TIMEOUT_SECS", default_value_t = 30)]
     pub(crate) exit_timeout_secs: u64,
 
-    /// What is logged: error, warn, info, debug or trace, by module if wanted (warn,fermata_server=debug).
+    /// What is logged: error, warn, info, debug or trace, by module if wanted
+    /// (warn,fermata_server=debug).
     #[arg(long, value_name = "LEVEL", env = "FERMATA_LOG", default_value = "info")]
     pub(crate) log: String,
 
@@ -210,8 +221,10 @@ pub(crate) enum PlanMode {
     Fixed,
 }
 
-const HELP: &str = "A repository is Triton's: NAME/[config.pbtxt], NAME/VERSION/model.onnx. The one thing that \
-Fermata must be told is the SLO of each model, in NAME/fermata.toml, in the repository's fermata.toml, or by \
+const HELP: &str = "A repository is Triton's: NAME/[config.pbtxt], NAME/VERSION/model.onnx. The \
+                    one thing that \
+Fermata must be told is the SLO of each model, in NAME/fermata.toml, in the repository's \
+fermata.toml, or by \
 --slo-ms:
 
   # NAME/fermata.toml
@@ -234,7 +247,8 @@ Examples:
   fermata serve models --model-control-mode poll --repository-poll-secs 5
   fermata serve --model-repository=/models --http-port=8000        as tritonserver is started
   fermata serve models --gpus all                                  on the GPUs, each in one piece
-  fermata serve models --gpus 0 --shares 40,60 --seats 3           on two shares of one, later on three at most
+  fermata serve models --gpus 0 --shares 40,60 --seats 3           on two shares of one, later on \
+  three at most
   fermata serve models --gpus all --shares auto                    on shares that follow the load
   fermata serve models --emulated-executors 64 --record run.txt
   fermata serve models --plan auto --emulated-executors 256 --gpu-memory-mb 80000

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use fermata_engine::cuda::Workers;
 use fermata_engine::{Cut, EngineError, Gpu, Seat};
-use fermata_server::gpu::{GpuSetup, SharePlan};
+use fermata_files::{InputError, in_one_line, shares};
+use fermata_server::gpu::{Candidate, GpuSetup, Question, SharePlan};
+use fermata_sim::weigh;
 
 use super::ServeArgs;
-use super::weigh::weigh;
-use crate::client;
-use crate::input::{InputError, shares};
 
 /// Who knows the GPUs of this machine.
 trait Devices {
@@ -42,7 +41,8 @@ struct Wishes {
     seats: Option<usize>,
 }
 
-/// Seats of each GPU, where the server is to cut them and nobody says how many: as many as any cut that it tries has shares.
+/// Seats of each GPU, where the server is to cut them and nobody says how many: as many as any cut
+/// that it tries has shares.
 const SEATS_AUTO: usize = 4;
 
 /// Starts the seats that are asked for. `None` where nobody asks for a GPU.
@@ -57,12 +57,27 @@ pub(super) fn setup(args: &ServeArgs, epoch: Duration) -> Result<Option<GpuSetup
     let devices = devices().map_err(|error| refuse(&error))?;
     let chosen = wishes.choose(devices.as_ref())?;
     if !has_library() {
-        let reason = "ONNX Runtime for GPUs is not there: run `make setup-gpu`, or set ORT_DYLIB_PATH to the library";
+        let reason = "ONNX Runtime for GPUs is not there: run `make setup-gpu`, or set \
+                      ORT_DYLIB_PATH to the library";
         return Err(refuse(&EngineError::Library(reason.to_owned())));
     }
     let mut setup = wishes.start(devices.as_ref(), &chosen)?;
     setup.plan = wishes.shares.is_none().then_some(SharePlan { epoch, weigh });
     Ok(Some(setup))
+}
+
+/// The goodput of each cut of a question, as the simulator finds it.
+fn weigh(question: &Question) -> Vec<f64> {
+    let cut = |cut: &Candidate| weigh::Cut {
+        percents: cut.percents.clone(),
+        classes: cut.classes.clone(),
+        specs: cut.specs.clone(),
+    };
+    weigh::weigh(&weigh::Question {
+        rates: question.rates.clone(),
+        network: question.network,
+        cuts: question.cuts.iter().map(cut).collect(),
+    })
 }
 
 /// Whether there is a library to use GPUs with; what is wrong with it shows when it is loaded.
@@ -72,7 +87,8 @@ fn has_library() -> bool {
     said || folders.iter().any(|folder| folder.join("libonnxruntime_providers_cuda.so").is_file())
 }
 
-/// Says that there are GPUs which nobody asks for. Beside the start, since it may take a while to find out.
+/// Says that there are GPUs which nobody asks for. Beside the start, since it may take a while to
+/// find out.
 fn tell_of_gpus() {
     std::thread::spawn(|| {
         let there = devices().and_then(|devices| devices.gpus()).unwrap_or_default();
@@ -182,7 +198,7 @@ impl Choice {
         let numbers: Option<Vec<usize>> =
             text.split(',').map(|word| word.trim().parse().ok()).collect();
         let numbers = numbers.ok_or_else(|| {
-            let shown = client::in_one_line(text);
+            let shown = in_one_line(text);
             refuse(format!("'{shown}' is neither all, none, nor numbers of GPUs such as 0,1"))
         })?;
         let again = (1..numbers.len()).find(|&at| numbers[..at].contains(&numbers[at]));
@@ -217,7 +233,7 @@ impl Choice {
 const WITHOUT: &str = "--gpus none serves on the processors";
 
 fn refuse(error: &EngineError) -> InputError {
-    let reason = format!("{}; {WITHOUT}", client::in_one_line(&error.to_string()));
+    let reason = format!("{}; {WITHOUT}", in_one_line(&error.to_string()));
     InputError::Argument { name: "--gpus", reason }
 }
 

@@ -2,13 +2,12 @@
 
 use std::io::{self, IsTerminal};
 
+use fermata_files::InputError;
 use fermata_server::frontend::LogControl;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
-
-use crate::input::InputError;
 
 /// Changes what is logged while the server runs.
 pub(super) struct Handle(reload::Handle<EnvFilter, Registry>);

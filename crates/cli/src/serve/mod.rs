@@ -3,7 +3,6 @@
 mod args;
 mod gpus;
 mod log;
-mod weigh;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,6 +13,7 @@ use anyhow::Context;
 use fermata_core::Span;
 use fermata_dispatch::Policy;
 use fermata_engine::OnnxRuntime;
+use fermata_files::{InputError, duration, objective};
 use fermata_plan::{Method, Plan, Problem, solve};
 use fermata_server::control::Control;
 use fermata_server::frontend::Limits;
@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) use args::ServeArgs;
 use args::{Mode, PlanMode};
 
-use crate::input::{InputError, duration, objective, says_spare};
+use crate::input::says_spare;
 
 /// Serves until it is told to stop.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
@@ -122,8 +122,9 @@ fn planning(args: &ServeArgs, epoch: Duration) -> Option<planning::Settings> {
     (args.plan == PlanMode::Auto).then_some(settings)
 }
 
-/// So many cores for each thread that has models. To wake a thread costs tens of microseconds and a decision a tenth of
-/// one: threads of its own pay only where more events come than one desk can take.
+/// So many cores for each thread that has models. To wake a thread costs tens of microseconds and a
+/// decision a tenth of one: threads of its own pay only where more events come than one desk can
+/// take.
 const CORES_PER_SCHEDULER: usize = 32;
 
 fn scheduler_threads(args: &ServeArgs, cores: usize) -> usize {
@@ -139,7 +140,8 @@ fn scheduler_threads(args: &ServeArgs, cores: usize) -> usize {
     }
 }
 
-/// Where `make setup-gpu` puts the library for GPUs, before those of the one for processors, which may have both.
+/// Where `make setup-gpu` puts the library for GPUs, before those of the one for processors, which
+/// may have both.
 pub(crate) fn gpu_library_folders() -> Vec<PathBuf> {
     let folders = library_folders();
     folders.iter().map(|folder| folder.with_file_name("lib-cuda")).chain(folders.clone()).collect()
@@ -160,7 +162,8 @@ fn check_policy(text: &str) -> Result<Policy, InputError> {
     match policy.rules() {
         Some(_) => Ok(policy),
         None => Err(refuse(format!(
-            "'{text}' can be simulated, but not served with: choose fermata, deferred, eager or timeout:..."
+            "'{text}' can be simulated, but not served with: choose fermata, deferred, eager or \
+             timeout:..."
         ))),
     }
 }

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
+use fermata_files::{InputError, Table, in_one_line, output, shares};
+use fermata_load::client::{CallError, Protocol, Target, http};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{self, Runtime};
 
-use crate::client::{CallError, Protocol, Target, http, in_one_line};
-use crate::input::{InputError, shares};
-use crate::output;
-use crate::table::Table;
-
-/// Lists the shares into which the GPUs of a running server are cut, or cuts one of them anew, while it serves.
+/// Lists the shares into which the GPUs of a running server are cut, or cuts one of them anew,
+/// while it serves.
 #[derive(Debug, Arguments)]
 #[command(after_help = HELP)]
 pub(crate) struct SharesArgs {
@@ -37,7 +35,8 @@ pub(crate) struct SharesArgs {
 
 const HELP: &str = "Examples:
   fermata shares http://localhost:8000
-  fermata shares http://localhost:8000 40,60            two shares, of which the second is the larger
+  fermata shares http://localhost:8000 40,60            two shares, of which the second is the \
+  larger
   fermata shares http://localhost:8000 --gpu 1 100      one GPU in one piece
   fermata shares http://localhost:8000 50,50 --json | jq .took_ms";
 

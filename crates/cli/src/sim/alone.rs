@@ -1,13 +1,13 @@
-//! `[[model.alone]]` of a file of `fermata sim`: a model whose requests do not all run equally long.
+//! `[[model.alone]]` of a file of `fermata sim`: a model whose requests do not all run equally
+//! long.
 
 use std::sync::Arc;
 
 use fermata_core::{Growth, KindId, Profile, Span, Spread};
+use fermata_files::{Checker, InputError};
 use fermata_sim::Sizes;
-use fermata_sim::orloj::{Alone, Peak};
+use fermata_sim::{Alone, Peak};
 use serde::Deserialize;
-
-use crate::input::{Checker, InputError};
 
 /// Requests of one application.
 #[derive(Deserialize)]
@@ -49,7 +49,8 @@ const MEASURED: usize = 20_000;
 /// Requests whose lengths are drawn; when there are more, they begin again.
 const DRAWN: usize = 200_000;
 
-/// Checks the keys of a model. Its scheduler knows which application a request is of, unless told not to.
+/// Checks the keys of a model. Its scheduler knows which application a request is of, unless told
+/// not to.
 pub(super) fn check(
     checker: &Checker<'_>,
     peaks: &[RawPeak],

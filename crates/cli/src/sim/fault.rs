@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use fermata_core::{ClassId, ExecutorId, Span, Time};
+use fermata_files::{Checker, InputError};
 use fermata_sim::{End, Fault, FaultKind};
 use serde::Deserialize;
 
 use super::file::GPUS_MAX;
-use crate::input::{Checker, InputError};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

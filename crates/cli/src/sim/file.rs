@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use fermata_core::{ClassId, Profile, Span, Time};
 use fermata_dispatch::{ModelSpec, Network, Spare};
+use fermata_files::{Checker, InputError};
 use fermata_sim::{End, Load, Scenario, Sizes};
 use serde::Deserialize;
 
 use super::alone::{self, RawGrowth, RawPeak};
 use super::fault::{self, RawFault};
-use crate::input::{self, Checker, InputError, LatencyKeys};
+use crate::input::{self, LatencyKeys};
 
 /// A scenario and the names of its models.
 pub(super) struct SimFile {
@@ -80,7 +81,7 @@ impl SimFile {
     pub(super) fn read(file: &Path) -> Result<Self, InputError> {
         let text = fs::read_to_string(file)
             .map_err(|source| InputError::Read { file: file.to_owned(), source })?;
-        let raw: RawFile = input::parse(file, &text, &["model", "fault"])?;
+        let raw: RawFile = fermata_files::parse(file, &text, &["model", "fault"])?;
         let top = Checker { file, place: None };
         let gpus = top.count("gpus", top.required("gpus", raw.gpus)?, GPUS_MAX)?;
         let share = raw.share.map_or(Ok(100), |share| top.count("share", share, 100))? as u32;

@@ -16,11 +16,10 @@ use std::path::Path;
 use std::thread;
 
 use fermata_core::Time;
+use fermata_files::{Checker, InputError, output};
 use fermata_sim::{End, Scenario, Search, goodput, min_executors, simulate, spread};
 
 use crate::args::SimArgs;
-use crate::input::{Checker, InputError};
-use crate::output;
 pub(crate) use file::GPUS_MAX;
 use file::SimFile;
 use policies::NamedPolicy;
@@ -63,7 +62,7 @@ fn source(args: &SimArgs) -> &Path {
 
 fn read(args: &SimArgs) -> Result<SimFile, InputError> {
     let Some(recording) = &args.recording else { return SimFile::read(source(args)) };
-    let slo = args.slo_ms.map(crate::input::objective).transpose()?;
+    let slo = args.slo_ms.map(fermata_files::objective).transpose()?;
     let gpus = args.gpus.map(|gpus| gpus as usize);
     recording::read(recording, recording::Changes { pool: args.pool.as_deref(), slo, gpus })
 }

@@ -1,18 +1,20 @@
-//! The picture of a run: what the executors did in its last stretch, and how large the batches were.
+//! The picture of a run: what the executors did in its last stretch, and how large the batches
+//! were.
 
 use std::path::Path;
+
+use fermata_chart::{Axis, BarSeries, Bars, Block, Figure, Panel, Row, Timeline, grouped};
 
 use super::report::Report;
 use super::watch::Tape;
 use super::{Answer, watch::TapedBatch};
-use crate::chart::{Axis, BarSeries, Bars, Block, Figure, Panel, Row, Timeline, grouped};
 
 const WIDTH: f64 = 1200.0;
 const HISTOGRAM_HEIGHT: f64 = 260.0;
 /// More rows than this cannot be told apart on a screen.
 const ROWS_MAX: usize = 64;
 /// As many models as there are colours can have a legend.
-const LEGEND_MAX: usize = crate::chart::PALETTE.len();
+const LEGEND_MAX: usize = fermata_chart::PALETTE.len();
 /// More bars than this are put together by twos, fives, tens.
 const BARS_MAX: usize = 60;
 

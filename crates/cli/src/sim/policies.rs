@@ -1,9 +1,10 @@
 //! Which policies are compared, and what spare executors are for under each.
 
 use fermata_dispatch::{Policy, Spare};
+use fermata_files::InputError;
 use fermata_server::spare::spare_of;
 
-use crate::input::{InputError, says_spare};
+use crate::input::says_spare;
 
 /// A policy under the name by which it was asked for.
 #[derive(Clone, Debug)]

@@ -1,4 +1,5 @@
-//! A recording of `fermata serve` as a load: the same requests at the same moments, on another pool.
+//! A recording of `fermata serve` as a load: the same requests at the same moments, on another
+//! pool.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,12 +9,12 @@ use std::sync::Arc;
 
 use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Span, Time};
 use fermata_dispatch::{Event, ModelSpec};
+use fermata_files::InputError;
 use fermata_recording::{Entry, Header, ReadError, Reader};
 use fermata_server::spare::spare_of;
 use fermata_sim::{Arrivals, End, Load, Scenario, Sizes};
 
 use super::file::{GPUS_MAX, SimFile};
-use crate::input::InputError;
 
 /// What is asked instead of what was.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,8 +47,8 @@ struct Model {
 }
 
 impl Model {
-    /// Takes what is known later of classes on which nothing was known before. What was corrected while serving is not taken: that
-    /// is how fast the machine was then.
+    /// Takes what is known later of classes on which nothing was known before. What was corrected
+    /// while serving is not taken: that is how fast the machine was then.
     fn learn(&mut self, spec: &ModelSpec) {
         let known = Arc::make_mut(&mut self.spec);
         known.profiles.resize(known.profiles.len().max(spec.profiles.len()), None);
@@ -56,7 +57,8 @@ impl Model {
         }
     }
 
-    /// How long its requests run, where that depends on the input. What each took was not recorded: as long as its kind does on average.
+    /// How long its requests run, where that depends on the input. What each took was not recorded:
+    /// as long as its kind does on average.
     fn sizes(&self) -> Option<Arc<Sizes>> {
         let spread = self.spec.profiles.iter().flatten().next()?.spread()?;
         let alone = |&kind: &KindId| (Span(spread.mean(kind) as u64), kind);

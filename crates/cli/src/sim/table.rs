@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use fermata_chart::grouped;
+use fermata_files::Table;
+
 use super::report::{Figures, ModelReport, Report};
-use crate::chart::grouped;
-use crate::table::Table;
 
 /// More models than this are named only in the JSON: the worst come first.
 const MODELS_SHOWN: usize = 20;

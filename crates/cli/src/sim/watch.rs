@@ -122,8 +122,8 @@ pub(super) struct TapedBatch {
     pub(super) cut: bool,
 }
 
-/// The stretch that is drawn, in SLOs of the median model: long enough to see a pattern repeat, short
-/// enough to read the batches.
+/// The stretch that is drawn, in SLOs of the median model: long enough to see a pattern repeat,
+/// short enough to read the batches.
 const TAPE_SLOS: u64 = 10;
 
 impl Tape {

@@ -3,7 +3,8 @@
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
 
-/// Shows what a running server does, live: requests, latencies against their SLOs, batches, executors.
+/// Shows what a running server does, live: requests, latencies against their SLOs, batches,
+/// executors.
 #[derive(Debug, Arguments)]
 #[command(after_help = HELP)]
 pub(crate) struct TopArgs {
@@ -11,7 +12,8 @@ pub(crate) struct TopArgs {
     #[arg(env = "FERMATA_URL", default_value = "http://localhost:8000")]
     pub(super) url: String,
 
-    /// Look once and print what there was to see, as text; so it is too where nobody sits at a terminal.
+    /// Look once and print what there was to see, as text; so it is too where nobody sits at a
+    /// terminal.
     #[arg(long, env = "FERMATA_ONCE", value_parser = FalseyValueParser::new())]
     pub(super) once: bool,
 
@@ -23,8 +25,8 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "D", env = "FERMATA_EVERY")]
     pub(super) every: Option<String>,
 
-    /// The most models to show, those with the most requests; as many as fit the screen, 20 in a text, if
-    /// not given.
+    /// The most models to show, those with the most requests; as many as fit the screen, 20 in a
+    /// text, if not given.
     #[arg(
         long,
         value_name = "N",
@@ -33,14 +35,18 @@ pub(crate) struct TopArgs {
     )]
     pub(super) models: Option<u64>,
 
-    /// Print the server's /status.json as it is, a line for each look. Its counters count from the start.
+    /// Print the server's /status.json as it is, a line for each look. Its counters count from the
+    /// start.
     #[arg(long, env = "FERMATA_JSON", value_parser = FalseyValueParser::new())]
     pub(super) json: bool,
 }
 
-const HELP: &str = "What is shown is of the last five seconds; busy, bad and advised executors, which the server \
-tells, are of the last ten. The bar reaches to the p50 (█) and the p99 (▒), and its end (│) is the SLO. Heights \
-of `sizes` say how many batches there were, from the smallest to the largest. Latencies are read off a histogram \
+const HELP: &str = "What is shown is of the last five seconds; busy, bad and advised executors, \
+                    which the server \
+tells, are of the last ten. The bar reaches to the p50 (█) and the p99 (▒), and its end (│) is the \
+SLO. Heights \
+of `sizes` say how many batches there were, from the smallest to the largest. Latencies are read \
+off a histogram \
 whose edges are tenths of the SLO. q or Ctrl-C leaves; NO_COLOR is respected.
 
 Examples:

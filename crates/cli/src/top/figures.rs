@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::status::{Model, Pool, Status};
 
-/// What is shown happened in at least this time: long enough for a p99 to stand still, short enough to follow a
-/// load. It is five seconds, less what looks that are taken each second may be off.
+/// What is shown happened in at least this time: long enough for a p99 to stand still, short enough
+/// to follow a load. It is five seconds, less what looks that are taken each second may be off.
 const SHOWN: Duration = Duration::from_millis(4_800);
-/// The order of models is by their requests in this time, so that equals do not change places all the time.
+/// The order of models is by their requests in this time, so that equals do not change places all
+/// the time.
 const KEPT: Duration = Duration::from_secs(30);
 
 /// Of fewer batches it is not said that they are kept short.
@@ -23,7 +24,8 @@ pub(super) struct History {
 /// What happened, ready to be shown.
 #[derive(Clone, Debug)]
 pub(super) struct Figures {
-    /// Over how long; `None` if there was only one look, and all counts are from the server's start.
+    /// Over how long; `None` if there was only one look, and all counts are from the server's
+    /// start.
     pub(super) over: Option<Duration>,
     /// Most requests first.
     pub(super) models: Vec<ModelFigures>,

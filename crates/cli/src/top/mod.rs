@@ -1,7 +1,7 @@
 //! `fermata top`: what a running server does, live.
 //!
-//! `status` is what the server says, `figures` what happened between two looks, `text` how it is told, and
-//! `screen` the terminal. Escape sequences are few enough to be written by hand.
+//! `status` is what the server says, `figures` what happened between two looks, `text` how it is
+//! told, and `screen` the terminal. Escape sequences are few enough to be written by hand.
 
 mod args;
 mod figures;
@@ -15,6 +15,8 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fermata_files::{InputError, duration, output};
+use fermata_load::client::{CallError, Code, Protocol, Target, http};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep_until;
@@ -24,10 +26,6 @@ use figures::History;
 use screen::Screen;
 use status::Status;
 use text::{Line, Room};
-
-use crate::client::{CallError, Code, Protocol, Target, http};
-use crate::input::{InputError, duration};
-use crate::output;
 
 /// Between two looks, on a terminal and without one.
 const LIVE: Duration = Duration::from_secs(1);

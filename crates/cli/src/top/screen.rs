@@ -1,4 +1,5 @@
-//! The terminal: taken over while something lives on it, and given back as it was, whatever happens.
+//! The terminal: taken over while something lives on it, and given back as it was, whatever
+//! happens.
 //!
 //! Ctrl-C stays a signal, so that it reaches whoever started this too.
 

@@ -21,11 +21,16 @@ fn a_second_look_tells_what_happened_since_the_first() {
         "\
 Fermata 0.1.0 at http://host:8000: ready, up 65 s, 3 models, of the last 5 s
 
-model             SLO   req/s  in time  p50 ms  p99 ms  of the SLO     waiting  batch  sizes               limited by  dropped   late
-resnet50        25 ms     200   99.0 %    17.2    24.9  ████████▒▒▒▒│        3    7.6  ▂  ▁   █   ▃ 1–12   bert              4      6
-bert            60 ms      21   80.0 %    47.9   172.5  ██████████▒▒▶        0    4.0  █            4                        5     16
-idle          12.5 ms       0        –       –       –                       0      –                                        0      0
-all models                221   97.1 %    70 %   200 %  ████████▒▒▒▒▶        3    6.8  ▂  ▅   █   ▃ 1–12                     9     22
+model             SLO   req/s  in time  p50 ms  p99 ms  of the SLO     waiting  batch  \
+sizes               limited by  dropped   late
+resnet50        25 ms     200   99.0 %    17.2    24.9  ████████▒▒▒▒│        3    7.6  ▂  ▁   █   \
+▃ 1–12   bert              4      6
+bert            60 ms      21   80.0 %    47.9   172.5  ██████████▒▒▶        0    4.0  \
+█            4                        5     16
+idle          12.5 ms       0        –       –       –                       0      \
+–                                        0      0
+all models                221   97.1 %    70 %   200 %  ████████▒▒▒▒▶        3    6.8  ▂  ▅   █   \
+▃ 1–12                     9     22
 
 pool cpu          1 executor     0 % busy   0.0 % bad     1 advised
   ·
@@ -139,7 +144,8 @@ fn first() -> Value {
         "version": "0.1.0", "ready": true, "draining": false, "uptime_s": 60.0,
         "models": [
             {
-                "name": "resnet50", "version": "1", "pool": "emulated", "slo_ms": 25.0, "pending": 3,
+                "name": "resnet50", "version": "1", "pool": "emulated",
+            "slo_ms": 25.0, "pending": 3,
                 "in_time": 3000, "late": 0, "dropped": 0, "cancelled": 0, "failed": 0,
                 "latency": [[12.5, 1000], [25.0, 3000], [75.0, 3000]], "answers": 3000,
                 "batches": [[1, 10], [4, 10]]
@@ -156,13 +162,15 @@ fn first() -> Value {
             }
         ],
         "pools": [
-            { "name": "cpu", "executors": 1, "busy": 0.0, "bad": 0.0, "advised_executors": 1, "busy_s": [0.0] },
+            { "name": "cpu", "executors": 1, "busy": 0.0, "bad": 0.0, "advised_executors": 1,
+              "busy_s": [0.0] },
             {
                 "name": "emulated", "executors": 4, "busy": 0.3, "bad": 0.0, "advised_executors": 2,
                 "busy_s": [10.0, 10.0, 10.0, 10.0]
             }
         ],
-        "missing": [{ "name": "broken", "state": "UNAVAILABLE", "reason": "line 3:\nexpected a number" }]
+        "missing": [{ "name": "broken", "state": "UNAVAILABLE",
+                          "reason": "line 3:\nexpected a number" }]
     })
 }
 

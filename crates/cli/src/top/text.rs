@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use fermata_chart::grouped;
+use fermata_files::in_one_line;
+
 use super::figures::{Figures, ModelFigures, PoolFigures, Quantile};
 use super::status::{Plan, Status};
-use crate::chart::grouped;
-use crate::client::in_one_line;
 
 /// How much room there is.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +87,8 @@ pub(super) fn render(
     let end = pools(&figures.pools, room.width).into_iter();
     let end = end.chain(status.plan.iter().flat_map(plan)).chain(missing(status));
     let end: Vec<Line> = end.collect();
-    // The head of the table, the line of all models and, perhaps, those that tell of others and of failures.
+    // The head of the table, the line of all models and, perhaps, those that tell of others and of
+    // failures.
     let failed = usize::from(figures.total.failed > 0);
     let rest = lines.len() + end.len() + 3 + failed;
     let fit = room.height.map_or(usize::MAX, |height| height.saturating_sub(rest).max(1));

@@ -1,5 +1,5 @@
-//! A server of the Open Inference Protocol that is as small as the tests allow. What it does with a request is
-//! said by the model's name.
+//! A server of the Open Inference Protocol that is as small as the tests allow. What it does with a
+//! request is said by the model's name.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,10 +25,12 @@ pub(crate) struct State {
 }
 
 /// A GPU of which a share is away.
-const GPUS: &str = r#"{"gpus":[{"gpu":0,"name":"NVIDIA H200","multiprocessors":132,"memory_used_bytes":2147483648,
+const GPUS: &str = r#"{"gpus":[{"gpu":0,"name":"NVIDIA H200","multiprocessors":132,
+    "memory_used_bytes":2147483648,
     "memory_total_bytes":150323855360,"seats":3,"shares":[
     {"seat":0,"percent":40,"multiprocessors":56,"executor":2,"restarts":0},
-    {"seat":1,"percent":60,"multiprocessors":76,"executor":null,"restarts":1}],"shares_by":"plan","restarts":1,"last_recut_ms":3.25}]}"#;
+    {"seat":1,"percent":60,"multiprocessors":76,"executor":null,"restarts":1}],
+    "shares_by":"plan","restarts":1,"last_recut_ms":3.25}]}"#;
 /// One that was cut.
 const RECUT: &str = r#"{"gpu":0,"shares":[40,60],"multiprocessors":[56,76],"took_ms":3.25}"#;
 
@@ -78,7 +80,8 @@ impl State {
             }
             ("POST", ["v2", "repository", "index"]) => {
                 let index = "[{\"name\":\"a\",\"version\":\"1\",\"state\":\"READY\"},\
-                    {\"name\":\"b\",\"state\":\"UNAVAILABLE\",\"reason\":\"no\\nfile\"},{\"name\":\"c\"}]";
+                    {\"name\":\"b\",\"state\":\"UNAVAILABLE\",\"reason\":\"no\\nfile\"},\
+                    {\"name\":\"c\"}]";
                 Some((200, index.to_owned()))
             }
             ("GET", ["v2", "fermata", "gpus"]) => Some((200, GPUS.to_owned())),
@@ -141,7 +144,8 @@ fn talk(stream: &TcpStream, state: &State) -> Option<()> {
         // Chunks are rare, and must be understood all the same.
         let answer = match path.contains("chunked") {
             true => format!(
-                "HTTP/1.1 {status} X\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{text}\r\n0\r\n\r\n",
+                "HTTP/1.1 {status} X\r\nTransfer-Encoding: \
+                 chunked\r\n\r\n{:x}\r\n{text}\r\n0\r\n\r\n",
                 text.len()
             ),
             false => format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{text}", text.len()),

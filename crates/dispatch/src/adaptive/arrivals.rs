@@ -110,7 +110,8 @@ impl Arrivals {
         stream
     }
 
-    /// How much more the time varies in which a few requests come than if they came at random: one for a Poisson process.
+    /// How much more the time varies in which a few requests come than if they came at random: one
+    /// for a Poisson process.
     pub(super) fn variation(&self) -> f64 {
         let times = (0..self.known().saturating_sub(PIECE)).step_by(PIECE);
         let times = times.map(|ago| (self.back(ago).at - self.back(ago + PIECE).at).0 as f64);
@@ -131,7 +132,8 @@ fn scale(stream: &mut [Arrival], from: Time, gap: f64) {
     }
 }
 
-/// A small generator of random numbers (Steele, Lea and Flood's), so that the same events give the same contest.
+/// A small generator of random numbers (Steele, Lea and Flood's), so that the same events give the
+/// same contest.
 struct SplitMix(u64);
 
 impl SplitMix {

@@ -1,16 +1,17 @@
-//! A contest between variants: all of them are played the same requests, and those that lose most leave, until one is
-//! left. `docs/policy.md` has the reasons.
+//! A contest between variants: all of them are played the same requests, and those that lose most
+//! leave, until one is left. `docs/policy.md` has the reasons.
 
 use fermata_core::Time;
 
 use super::arrivals::{Arrival, Arrivals, KEPT};
 use super::shadow::Shadow;
-use super::variant::{DEFAULT, VARIANTS, Variant};
+use super::variants::{DEFAULT, VARIANTS};
 use crate::dispatcher::Dispatcher;
 use crate::tuning::Learned;
+use crate::variant::Variant;
 
-/// If fewer requests are remembered than this many, and this many times as many as come within the longest objective, pieces
-/// of them are played until there are as many,
+/// If fewer requests are remembered than this many, and this many times as many as come within the
+/// longest objective, pieces of them are played until there are as many,
 const LEAST: usize = 8_192;
 const OBJECTIVES: usize = 24;
 /// but none more often than this, and no more than this in all.
@@ -19,7 +20,8 @@ const MOST: usize = KEPT;
 /// A longer memory is played only as far as those two ask for it; otherwise its last requests, this
 /// many.
 const USUAL: usize = 32_768;
-/// A piece has this many requests, times the variation of arrivals: long gaps are cut by short pieces.
+/// A piece has this many requests, times the variation of arrivals: long gaps are cut by short
+/// pieces.
 const PIECE: f64 = 64.0;
 /// After an eighth of them half of the variants leave, but not before as many as come within this
 /// many times the longest objective; the others go on to twice as many, and so on.
@@ -49,7 +51,8 @@ pub(super) struct Findings {
     learned: [Vec<Learned>; VARIANTS],
 }
 
-/// By model, what a variant lost, what the default rules lost of the same requests, and how many there were.
+/// By model, what a variant lost, what the default rules lost of the same requests, and how many
+/// there were.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     lost: Vec<f64>,
@@ -88,8 +91,9 @@ struct Contestant {
 }
 
 impl Contest {
-    /// All variants as they would go on from now, of which `chosen` is in use. So many requests as come `within_longest`,
-    /// the longest objective, are played before losses count: until then they are those of the rules before.
+    /// All variants as they would go on from now, of which `chosen` is in use. So many requests as
+    /// come `within_longest`, the longest objective, are played before losses count: until then
+    /// they are those of the rules before.
     pub(super) fn new(
         now: Time,
         live: &Dispatcher,

@@ -1,31 +1,33 @@
 //! The default policy: a dispatcher whose rules are compared with others while it loses requests.
 //!
-//! The dispatcher is a plain value, so it can be copied, and the copies can be played the requests that came lately. Where a
-//! pool loses requests, copies under other rules are played the same requests, and the rules that lose least are used.
-//! While nothing is lost, this costs the note of each request.
+//! The dispatcher is a plain value, so it can be copied, and the copies can be played the requests
+//! that came lately. Where a pool loses requests, copies under other rules are played the same
+//! requests, and the rules that lose least are used. While nothing is lost, this costs the note of
+//! each request.
 
 mod arrivals;
 mod contest;
 mod shadow;
-mod variant;
+mod variants;
 
 use fermata_core::{Span, Time};
 
 use self::arrivals::{Arrival, Arrivals, KEPT};
 use self::contest::{Contest, Findings};
-use self::variant::{DEFAULT, VARIANTS, variants};
-pub(crate) use self::variant::{Variant, limited};
+use self::variants::{DEFAULT, VARIANTS, variants};
 use crate::dispatcher::Dispatcher;
 use crate::event::{Action, Actions, Dispatch, Event, Network};
 use crate::rules::{Rules, Spare};
+use crate::variant::Variant;
 
-/// A contest begins when so many requests have come since the last one; with each contest twice as many.
+/// A contest begins when so many requests have come since the last one; with each contest twice as
+/// many.
 const GAP_MIN: u64 = 256;
 const GAP_MAX: u64 = 1 << 18;
 /// After a contest the next one waits for this many times as long as it took.
 const REST: u64 = 4;
-/// While other rules than the default are used, the next contest begins when this time has passed and this many requests
-/// have come.
+/// While other rules than the default are used, the next contest begins when this time has passed
+/// and this many requests have come.
 const REVIEW: (Span, u64) = (Span(30_000_000_000), 32_768);
 /// No contest begins before requests have come for this many times the longest objective, or half
 /// of all that can be remembered have come.
@@ -38,7 +40,8 @@ const SAMPLES: usize = 4_096;
 const OTHER_GAP: f64 = 1.6;
 /// or if this share of the requests is for other models than before, counted twice.
 const OTHER_SHARES: f64 = 0.5;
-/// A silence is seen sooner: this many requests, times the variation of their arrivals, take this many times as long.
+/// A silence is seen sooner: this many requests, times the variation of their arrivals, take this
+/// many times as long.
 const SILENCES: [(usize, f64); 2] = [(8, 4.5), (32, 2.5)];
 /// A share of requests lost that is reason for another contest.
 const TROUBLE: f64 = 0.005;
@@ -47,8 +50,9 @@ const TROUBLE: f64 = 0.005;
 const PROVED: f64 = 4_096.0;
 /// and it is tolerated to lose this share in any case.
 const TOLERATED: f64 = 0.01;
-/// The mean gap between requests is that of this many of them, at most, and of this time. A contest begins when more come
-/// than usual, so the mean gap of the requests that are remembered would be too short.
+/// The mean gap between requests is that of this many of them, at most, and of this time. A contest
+/// begins when more come than usual, so the mean gap of the requests that are remembered would be
+/// too short.
 const RATE_REQUESTS: u64 = 1 << 17;
 const RATE_TIME: Span = Span(60_000_000_000);
 /// To play a request to a copy takes about this long.
@@ -72,7 +76,8 @@ pub struct Adaptive {
     chosen: usize,
     contest: Option<Box<Contest>>,
     findings: Findings,
-    /// The number of requests at which the next contest may begin, and from then to the one after it.
+    /// The number of requests at which the next contest may begin, and from then to the one after
+    /// it.
     next: u64,
     gap: u64,
     /// When the last contest began, and until when there is none after it.
@@ -312,7 +317,8 @@ impl Pattern {
 }
 
 impl Dispatch for Adaptive {
-    // As for the dispatcher itself: of an event that is made where it is handled, only its own arm is left.
+    // As for the dispatcher itself: of an event that is made where it is handled, only its own arm
+    // is left.
     #[inline(always)]
     fn handle(&mut self, now: Time, event: Event, actions: &mut Actions) {
         let first = actions.list.len();

@@ -1,5 +1,5 @@
-//! A copy of a dispatcher in which requests are played that could come: its batches take exactly as long as their
-//! profiles say, and nobody is answered.
+//! A copy of a dispatcher in which requests are played that could come: its batches take exactly as
+//! long as their profiles say, and nobody is answered.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,10 +7,10 @@ use std::collections::BinaryHeap;
 use fermata_core::{ExecutorId, RequestId, Time};
 
 use super::arrivals::Arrival;
-use super::variant::Variant;
 use crate::dispatcher::Dispatcher;
 use crate::event::{Action, Actions, Dispatch, Event};
 use crate::tuning::Learned;
+use crate::variant::Variant;
 
 /// Ids of played requests begin here, far from those of real ones.
 const FIRST_ID: u64 = 1 << 63;
@@ -29,8 +29,8 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    /// A copy of `live` as it is now, under the rules of `variant` and with what it learned under them before. The losses of
-    /// the first `warm_up` requests do not count.
+    /// A copy of `live` as it is now, under the rules of `variant` and with what it learned under
+    /// them before. The losses of the first `warm_up` requests do not count.
     pub(super) fn new(
         live: &Dispatcher,
         now: Time,

@@ -1,9 +1,9 @@
-//! Clipper: batches as large as have met the objective lately, and a request is dropped only when its
-//! deadline has passed (Nexus 4.3 calls this lazy dropping).
+//! Clipper: batches as large as have met the objective lately, and a request is dropped only when
+//! its deadline has passed (Nexus 4.3 calls this lazy dropping).
 //!
-//! Its batch size knows neither a profile nor a deadline: it grows by one with every full batch that was in
-//! time, and falls by a tenth when one was late. Among models the oldest request goes first. Requests run
-//! that then end late: nothing here looks ahead.
+//! Its batch size knows neither a profile nor a deadline: it grows by one with every full batch
+//! that was in time, and falls by a tenth when one was late. Among models the oldest request goes
+//! first. Requests run that then end late: nothing here looks ahead.
 
 use fermata_core::{ExecutorId, ModelId, Time};
 
@@ -70,7 +70,8 @@ mod tests {
         let mut script = script();
         script.model(0, 1.0, 9.0, 21.0).join(0);
         script.arrive(0.0, 0, 5).until(60.0);
-        // The second batch ends at 21, in time; by then the rest is at its deadline, runs, and is late.
+        // The second batch ends at 21, in time; by then the rest is at its deadline, runs, and is
+        // late.
         script.expect(&["0 x0 m0 r0", "10 x0 m0 r1 r2", "21 x0 m0 r3 r4"]);
         script.arrive(60.0, 0, 4).until(100.0);
         // A tenth less than three is two.

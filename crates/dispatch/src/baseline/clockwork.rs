@@ -1,11 +1,13 @@
-//! Clockwork: batches are planned a little ahead of a free executor, the most urgent candidate first.
+//! Clockwork: batches are planned a little ahead of a free executor, the most urgent candidate
+//! first.
 //!
-//! There is a candidate for every model and batch size `b`: its first `b` requests, with `d - e(b)` as its
-//! latest executable moment, where `d` is the head's deadline and `e` the estimate. When an executor will be
-//! free within [`HORIZON`], it is given the candidate with the earliest latest moment among those that can
-//! still be in time there (Symphony 2.2). Of one model's candidates that is the largest that fits, so one
-//! candidate a model is looked at; but the choice is made early and without regard to efficiency, so that
-//! batches are small. Batch sizes are arbitrary, as Symphony's authors gave it, not powers of two.
+//! There is a candidate for every model and batch size `b`: its first `b` requests, with `d - e(b)`
+//! as its latest executable moment, where `d` is the head's deadline and `e` the estimate. When an
+//! executor will be free within [`HORIZON`], it is given the candidate with the earliest latest
+//! moment among those that can still be in time there (Symphony 2.2). Of one model's candidates
+//! that is the largest that fits, so one candidate a model is looked at; but the choice is made
+//! early and without regard to efficiency, so that batches are small. Batch sizes are arbitrary, as
+//! Symphony's authors gave it, not powers of two.
 //!
 //! Model loading, and workers that refuse what comes too late, are not here.
 
@@ -33,8 +35,9 @@ pub(crate) struct Clockwork {
 /// What is expected of one model.
 #[derive(Clone, Debug, Default)]
 struct Outlook {
-    /// What comes off its deadlines: [`BUFFER`], or half of what the SLO leaves beside a batch of one, if
-    /// that is less. Taking all of 5 ms from a tight SLO would leave a model that can never be served.
+    /// What comes off its deadlines: [`BUFFER`], or half of what the SLO leaves beside a batch of
+    /// one, if that is less. Taking all of 5 ms from a tight SLO would leave a model that can never
+    /// be served.
     buffer: Span,
     /// By class.
     estimates: Vec<Option<Estimates>>,
@@ -66,8 +69,8 @@ struct Horizon {
 }
 
 impl Clockwork {
-    /// The largest batch that would be in time on an executor that is free at `free_at`, and its latest
-    /// executable moment.
+    /// The largest batch that would be in time on an executor that is free at `free_at`, and its
+    /// latest executable moment.
     fn candidate(
         &self,
         now: Time,

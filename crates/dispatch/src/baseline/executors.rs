@@ -1,6 +1,7 @@
 //! The executors of a pool: which are there, which are idle, and what the others run.
 //!
-//! It chooses nothing. An executor may be given a second batch while it runs the first, never a third.
+//! It chooses nothing. An executor may be given a second batch while it runs the first, never a
+//! third.
 
 use fermata_core::{ClassId, ExecutorId, ModelId, Request, Span, Time};
 

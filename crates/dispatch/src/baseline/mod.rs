@@ -1,10 +1,10 @@
-//! The schedulers that ours is measured against: Clipper, Clockwork, Nexus, Orloj, Shepherd and TF Serving,
-//! each after its own text, on the same events and actions.
+//! The schedulers that ours is measured against: Clipper, Clockwork, Nexus, Orloj, Shepherd and TF
+//! Serving, each after its own text, on the same events and actions.
 //!
-//! Only what decides is here. Their engines, model loading, caching, autoscaling and messages are not: each
-//! baseline gets executors that hold every model, and a scheduler that costs no time. Four of them are a
-//! [`Strategy`] over one queue per model; Nexus keeps its queues at the executors, and Orloj has one for each
-//! batch size.
+//! Only what decides is here. Their engines, model loading, caching, autoscaling and messages are
+//! not: each baseline gets executors that hold every model, and a scheduler that costs no time.
+//! Four of them are a [`Strategy`] over one queue per model; Nexus keeps its queues at the
+//! executors, and Orloj has one for each batch size.
 
 mod clipper;
 mod clockwork;
@@ -44,7 +44,8 @@ pub(crate) trait Strategy: Send {
     /// Sends what is to be sent now.
     fn dispatch(&mut self, now: Time, pool: &mut Pool, actions: &mut Actions);
 
-    /// When it wants to be asked again, should nothing else happen first. Later than it was asked last.
+    /// When it wants to be asked again, should nothing else happen first. Later than it was asked
+    /// last.
     fn next_wakeup(&self, _pool: &Pool) -> Time {
         Time::NEVER
     }

@@ -1,11 +1,12 @@
-//! Nexus: models are placed on executors for a whole epoch, requests are routed when they come, and each
-//! executor batches for itself.
+//! Nexus: models are placed on executors for a whole epoch, requests are routed when they come, and
+//! each executor batches for itself.
 //!
-//! The placement follows the rates: those announced when models are added, later those measured. One frontend
-//! routes by weighted turns. An executor runs its models in turns, back to back, without waiting for the
-//! end of its duty cycle, and drops early (Nexus 6.3): a window of the expected batch slides over the queue
-//! until its first request has time for all of it. Nothing is moved between executors within an epoch, which
-//! is what this baseline shows. Its query analysis and prefix batching are not here: both are of the planner.
+//! The placement follows the rates: those announced when models are added, later those measured.
+//! One frontend routes by weighted turns. An executor runs its models in turns, back to back,
+//! without waiting for the end of its duty cycle, and drops early (Nexus 6.3): a window of the
+//! expected batch slides over the queue until its first request has time for all of it. Nothing is
+//! moved between executors within an epoch, which is what this baseline shows. Its query analysis
+//! and prefix batching are not here: both are of the planner.
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ const EPOCH_SHORTEST: Span = Span(10_000_000_000);
 const BAND: (f64, f64) = (0.8, 1.1);
 /// A count within this many standard deviations of the expected one is no change of the load.
 const SIGNIFICANCE: f64 = 3.0;
-/// One turn takes at most so many nanoseconds, some minutes: the clock of the turns must not come to its end.
+/// One turn takes at most so many nanoseconds, some minutes: the clock of the turns must not come
+/// to its end.
 const STRIDE_MAX: f64 = 1e12;
 
 /// The frontend, the backends and their scheduler in one.
@@ -346,8 +348,8 @@ impl Nexus {
         slots.into_iter().for_each(|slot| self.add_slot(slot));
     }
 
-    /// The share of a model's requests that a class is to serve: by its number of executors, and by what
-    /// each of them could do for it.
+    /// The share of a model's requests that a class is to serve: by its number of executors, and by
+    /// what each of them could do for it.
     fn share(&self, model: &Model, class: ClassId) -> f64 {
         let power = |class: ClassId| {
             let Some(lane) = model.lanes.get(class.index()).and_then(Option::as_ref) else {
@@ -416,7 +418,8 @@ impl Slot {
 
 impl Dispatch for Nexus {
     fn handle(&mut self, now: Time, event: Event, actions: &mut Actions) {
-        // Models and executors come one by one at the beginning: the first plan waits for a request.
+        // Models and executors come one by one at the beginning: the first plan waits for a
+        // request.
         let running = self.epoch != Time::NEVER;
         self.drop_hopeless(now, actions);
         match event {
@@ -435,7 +438,8 @@ impl Dispatch for Nexus {
             Event::AddModel { model, spec, gap } => {
                 self.add(model, &spec, gap);
                 if running {
-                    // What was counted before would speak of an epoch that the model was not there for.
+                    // What was counted before would speak of an epoch that the model was not there
+                    // for.
                     self.start_epoch(now);
                 }
             }

@@ -1,9 +1,10 @@
 //! Squishy bin packing (Nexus 6.1): which sessions share an executor, and in batches of which size.
 //!
-//! A pure function of rates, profiles and the number of executors. Nexus asks how few executors are enough;
-//! here their number is given, so the rates are scaled by the largest factor that still fits: spare
-//! executors, and missing ones, fall to all sessions in proportion. The packing is made from nothing each
-//! time: Nexus' care to move few models between epochs is not here, since executors hold every model.
+//! A pure function of rates, profiles and the number of executors. Nexus asks how few executors are
+//! enough; here their number is given, so the rates are scaled by the largest factor that still
+//! fits: spare executors, and missing ones, fall to all sessions in proportion. The packing is made
+//! from nothing each time: Nexus' care to move few models between epochs is not here, since
+//! executors hold every model.
 
 use fermata_core::{Span, Table};
 
@@ -110,7 +111,8 @@ fn squishy(sessions: &[Session<'_>], factor: f64) -> Vec<Node> {
     nodes
 }
 
-/// Both nodes on one executor, in the shorter of their rounds; `None` if that is too much (figure 7).
+/// Both nodes on one executor, in the shorter of their rounds; `None` if that is too much (figure
+/// 7).
 fn merge(sessions: &[Session<'_>], a: &Node, b: &Node) -> Option<Node> {
     let duty = a.duty.min(b.duty);
     let squeezed = a.members.iter().chain(&b.members).map(|member| {
@@ -154,8 +156,9 @@ fn halve_the_busiest(sessions: &[Session<'_>], nodes: &mut Vec<Node>) {
     nodes.push(twin);
 }
 
-/// Raises the batches of a node in turns for as long as all deadlines hold. Executors do not wait for the
-/// end of a duty cycle: a round is only as long as its executions, and what that leaves is room for bursts.
+/// Raises the batches of a node in turns for as long as all deadlines hold. Executors do not wait
+/// for the end of a duty cycle: a round is only as long as its executions, and what that leaves is
+/// room for bursts.
 fn fill(sessions: &[Session<'_>], node: &mut Node) {
     let latency = |m: &Member| sessions[m.session].reach.latency(m.batch);
     let holds = |members: &[Member]| {
@@ -177,23 +180,17 @@ fn fill(sessions: &[Session<'_>], node: &mut Node) {
 }
 
 impl Session<'_> {
-    /// The batch of an executor that runs nothing else: the largest with `2 l(b) <= budget`, since who
-    /// just misses a batch waits for all of it. One, if there is no such batch.
+    /// The batch of an executor that runs nothing else: the largest with `2 l(b) <= budget`, since
+    /// who just misses a batch waits for all of it. One, if there is no such batch.
     pub(super) fn saturated_batch(&self) -> usize {
         self.reach.largest_within(Span(self.budget.0 / 2)).max(1)
     }
 
-    /// A node of its own for a rate that does not fill it: the largest batch with
-    /// `l(b) + b / rate <= budget` (equation 2). A single request need not be gathered: where not even it
-    /// comes often enough, only the round must be short enough.
+    /// A node of its own for a rate that does not fill it: the largest batch with `l(b) + b / rate
+    /// <= budget` (equation 2). A single request need not be gathered: where not even it comes
+    /// often enough, only the round must be short enough.
     fn alone(&self, at: usize, rate: f64) -> Node {
-        let budget = self.budget.0 as f64;
-        let fits = |b: usize| self.reach.latency(b).0 as f64 + b as f64 / rate <= budget;
-        let (mut batch, mut above) = (0, self.reach.max_batch() + 1);
-        while above - batch > 1 {
-            let middle = batch.midpoint(above);
-            if fits(middle) { batch = middle } else { above = middle }
-        }
+        let batch = self.reach.gathered_within(self.budget, rate);
         let shortest = self.reach.shortest();
         let duty = match batch {
             0 => (self.budget - shortest).max(shortest).0 as f64,

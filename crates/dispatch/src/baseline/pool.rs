@@ -1,6 +1,7 @@
 //! One queue per model, and the executors that all models share: the state of a central scheduler.
 //!
-//! It keeps the books and the drop timers. Which batch goes where, and when, is a strategy's to say.
+//! It keeps the books and the drop timers. Which batch goes where, and when, is a strategy's to
+//! say.
 
 use std::sync::Arc;
 
@@ -43,7 +44,8 @@ pub(super) struct Model {
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
     pub(super) profile: Arc<Profile>,
-    /// From the decision to the end of a batch on an idle executor, by size: the profile and the lead.
+    /// From the decision to the end of a batch on an idle executor, by size: the profile and the
+    /// lead.
     pub(super) reach: Arc<Table>,
 }
 
@@ -224,8 +226,8 @@ impl Pool {
         keys.min()
     }
 
-    /// Sends the most urgent requests of a model to an executor: as many as there are, the profile has, and
-    /// `limit` allows.
+    /// Sends the most urgent requests of a model to an executor: as many as there are, the profile
+    /// has, and `limit` allows.
     #[inline]
     pub(super) fn start_at_most(
         &mut self,

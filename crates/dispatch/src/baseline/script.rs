@@ -7,8 +7,9 @@ use fermata_core::{ClassId, ExecutorId, KindId, ModelId, Profile, RequestId, Spa
 
 use crate::event::{Action, Actions, Dispatch, Event, ModelSpec};
 
-/// A dispatcher under a script. What it asks for is noted as one line each, the time in milliseconds first:
-/// `6 x0 m0 r1 r2` starts a batch, `4.5 drop r0` drops, `2 preempt x0` preempts.
+/// A dispatcher under a script. What it asks for is noted as one line each, the time in
+/// milliseconds first: `6 x0 m0 r1 r2` starts a batch, `4.5 drop r0` drops, `2 preempt x0`
+/// preempts.
 pub(super) struct Script {
     dispatcher: Box<dyn Dispatch>,
     now: Time,

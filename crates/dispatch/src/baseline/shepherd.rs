@@ -1,10 +1,10 @@
 //! Shepherd's Flex: the largest batch goes first, and a much larger one stops a smaller one.
 //!
-//! Each model has one candidate: from its most urgent request on, as many as that one's deadline allows. When
-//! an executor is free the largest candidate goes, at once. When none is free, a candidate that just grew
-//! preempts the smallest running batch if it is [`PREEMPTION`] times as large; what was stopped is queued
-//! again and starts from nothing. Its planner (Herd), which groups models and GPUs, is not here: the pool is
-//! one group.
+//! Each model has one candidate: from its most urgent request on, as many as that one's deadline
+//! allows. When an executor is free the largest candidate goes, at once. When none is free, a
+//! candidate that just grew preempts the smallest running batch if it is [`PREEMPTION`] times as
+//! large; what was stopped is queued again and starts from nothing. Its planner (Herd), which
+//! groups models and GPUs, is not here: the pool is one group.
 
 use std::cmp::Reverse;
 
@@ -15,7 +15,8 @@ use super::pool::Pool;
 use crate::event::{Action, Actions};
 use crate::min_tree::MinTree;
 
-/// A batch is stopped for one that is at least this many hundredths as large: 3.03, the authors' value.
+/// A batch is stopped for one that is at least this many hundredths as large: 3.03, the authors'
+/// value.
 const PREEMPTION: u64 = 303;
 
 /// The sizes of what runs: what else it needs to know is in the pool.

@@ -1,8 +1,8 @@
 //! TF Serving: a batch goes when it is full, or when its oldest request has waited for a timeout.
 //!
-//! Neither number knows of deadlines, as in the original; they are the operator's to tune. A request is
-//! dropped only when its deadline has passed, so that every request leaves. Among models that are ready
-//! the oldest request goes first.
+//! Neither number knows of deadlines, as in the original; they are the operator's to tune. A
+//! request is dropped only when its deadline has passed, so that every request leaves. Among models
+//! that are ready the oldest request goes first.
 
 use fermata_core::{Span, Time};
 
@@ -19,10 +19,11 @@ pub(crate) struct TfServing {
     wakeup: Time,
 }
 
-/// Its guide has operators try 1 to 10 ms. The upper end gives the largest batches, and is still what a
-/// model with the tightest SLO of the zoos (20 ms, half of it execution) can just stand.
+/// Its guide has operators try 1 to 10 ms. The upper end gives the largest batches, and is still
+/// what a model with the tightest SLO of the zoos (20 ms, half of it execution) can just stand.
 pub(crate) const TIMEOUT: Span = Span(10_000_000);
-/// Past the knee of most models of the zoos. The original has no useful default: it is the operator's to tune.
+/// Past the knee of most models of the zoos. The original has no useful default: it is the
+/// operator's to tune.
 pub(crate) const MAX_BATCH: usize = 32;
 
 impl TfServing {

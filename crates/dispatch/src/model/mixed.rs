@@ -1,17 +1,18 @@
-//! The model machine where run times depend on the input: it queues and asks for executors as others do; who goes is chosen when one is
-//! granted ([`Mixed`](crate::spread::Mixed)).
+//! The model machine where run times depend on the input: it queues and asks for executors as
+//! others do; who goes is chosen when one is granted ([`Mixed`](crate::spread::Mixed)).
 
 use fermata_core::{ClassId, Request, Span, Time};
 
-use super::{Arrival, ModelMachine, Start};
-use crate::lane::Lane;
+use super::{ModelMachine, Start};
+use crate::candidate::Candidate;
+use crate::lane::{Arrival, Lane};
 use crate::price::Signal;
-use crate::rank::Candidate;
 use crate::rules::Window;
 use crate::spread::Prospect;
 
 impl ModelMachine {
-    /// Queues a request of a model whose run time depends on the input. Who goes is chosen when an executor is granted.
+    /// Queues a request of a model whose run time depends on the input. Who goes is chosen when an
+    /// executor is granted.
     #[cold]
     pub(super) fn arrive_mixed(&mut self, now: Time, request: Request, signal: &Signal) -> Arrival {
         let Some(mixed) = &mut self.mixed else { return Arrival::Unchanged };
@@ -36,7 +37,7 @@ impl ModelMachine {
             match mixed.prospect(at, now, u64::from(signal.executors)) {
                 Some(Prospect { size, latest, frontrun }) => {
                     let window = (frontrun, latest);
-                    let ready = self.tuning.ready(size, window, &self.pace, signal);
+                    let ready = self.tuning.ready(size, window, &self.arrivals, signal);
                     let ready = ready.min(latest).max(now);
                     let (size, urgency) = (size as u32, self.tuning.urgency(latest));
                     lane.propose(Candidate { size, ready, latest, due_last: latest, urgency });

@@ -7,11 +7,13 @@ use super::RankMachine;
 use crate::blocking::{Choice, Need, Scene, Waiting};
 use crate::event::ModelSpec;
 
-/// A model can always bear to wait for an executor if it can wait this many times as long as it is from one that becomes
-/// free to the next: if they do so at random, none does in that time once in four hundred times.
+/// A model can always bear to wait for an executor if it can wait this many times as long as it is
+/// from one that becomes free to the next: if they do so at random, none does in that time once in
+/// four hundred times.
 const PAUSES: u64 = 6;
 
-/// No more candidates than this are compared with the most urgent one: where more models wait, an executor is never far.
+/// No more candidates than this are compared with the most urgent one: where more models wait, an
+/// executor is never far.
 const CHOICES_MAX: usize = 12;
 
 impl RankMachine {

@@ -1,13 +1,15 @@
-//! The batch that is worth most: the expected number of requests that are in time because they run now and not later, per expected
-//! executor time.
+//! The batch that is worth most: the expected number of requests that are in time because they run
+//! now and not later, per expected executor time.
 
-use fermata_core::{Distribution, KINDS_MAX, Request, RequestId, Span, Time};
+use fermata_core::{Distribution, KINDS_MAX, Request, Span, Time};
 
-use super::outlook::{Batch, CHANCES, Outlook, Pace, Range};
+use super::outlook::{Batch, BatchTime, CHANCES, Outlook, Range};
+use super::pick::Pick;
 use super::queues::Queues;
 
-/// Of the requests that could still be in time after this batch, so many will be: others come in between. With a half, the
-/// finish rate was within 0.01 of what it was with a share learned for each kind and slack.
+/// Of the requests that could still be in time after this batch, so many will be: others come in
+/// between. With a half, the finish rate was within 0.01 of what it was with a share learned for
+/// each kind and slack.
 const LATER: f32 = 0.5;
 /// Which of the chances is tried where all ranges are compared.
 const COARSE: usize = 1;
@@ -15,38 +17,6 @@ const COARSE: usize = 1;
 const CLOSE: usize = 16;
 /// Where more wait than this, samples of them are compared.
 const MANY: usize = 48;
-
-/// Requests that go together: of kinds that are neighbours, those with a deadline from some moment on, the most urgent first.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Pick {
-    /// Expected in time because they run now, per nanosecond of executor time.
-    worth: f32,
-    /// The kinds, as places in the order: from this one to that.
-    low: u16,
-    high: u16,
-    /// How many.
-    pub(super) size: usize,
-    /// The first and the last of them, by deadline and id: everybody of these kinds between them is in it.
-    first: (Time, RequestId),
-    last: (Time, RequestId),
-    /// How long they take on average.
-    pub(super) mean: Span,
-}
-
-impl Pick {
-    /// The kinds, as places in the order.
-    #[inline]
-    pub(super) fn kinds(&self) -> std::ops::Range<usize> {
-        usize::from(self.low)..usize::from(self.high) + 1
-    }
-
-    /// Which of one kind are in it.
-    pub(super) fn members(&self, waiting: &[Request]) -> std::ops::Range<usize> {
-        let start = waiting.partition_point(|request| request.key() < self.first);
-        let end = waiting.partition_point(|request| request.key() <= self.last);
-        start..end.max(start)
-    }
-}
 
 /// A moment at which a batch is chosen.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +29,8 @@ pub(super) struct Moment {
     pub(super) usual: f32,
 }
 
-/// The queues of some kinds, in the order of deadlines: who is left of each kind, and the kind's place. Kinds without anybody are left
-/// out. The memory is used again.
+/// The queues of some kinds, in the order of deadlines: who is left of each kind, and the kind's
+/// place. Kinds without anybody are left out. The memory is used again.
 #[derive(Default)]
 struct Merge<'a>(Vec<(&'a [Request], u16)>);
 
@@ -102,10 +72,11 @@ impl<'a> Merge<'a> {
 impl Outlook {
     /// The batch that is worth most at a moment.
     ///
-    /// First all ranges of kinds are compared at some sizes; then the best of them is looked at closely, with every size near by.
-    /// Where many wait, samples stand for them in the comparison: 1,000 requests of eight kinds would else take four times as long.
+    /// First all ranges of kinds are compared at some sizes; then the best of them is looked at
+    /// closely, with every size near by. Where many wait, samples stand for them in the comparison:
+    /// 1,000 requests of eight kinds would else take four times as long.
     pub(super) fn pick(&self, queues: &Queues, moment: &Moment) -> Option<Pick> {
-        let later = self.pace(moment.usual.max(1.0) as usize);
+        let later = self.batch_time(moment.usual.max(1.0) as usize);
         let (moment, merge) = (*moment, Merge::default());
         let mut weighing = Weighing { outlook: self, queues, moment, later, merge };
         let many = queues.len() > MANY;
@@ -125,7 +96,7 @@ struct Weighing<'a> {
     queues: &'a Queues,
     moment: Moment,
     /// Of a batch later.
-    later: Pace,
+    later: BatchTime,
     merge: Merge<'a>,
 }
 
@@ -159,7 +130,9 @@ impl<'a> Weighing<'a> {
             if count == before(range.high).0
                 || !is_alone && before(range.low).1 == before(range.narrower).1
             {
-                continue; // Without its longest kind, or with no more kinds than a narrower one, it is another range.
+                // Without its longest kind, or with no more kinds than a narrower one, it is
+                // another range.
+                continue;
             }
             let available = (count - before(range.low).0) as usize;
             let most = self.gain_most(range);
@@ -179,7 +152,8 @@ impl<'a> Weighing<'a> {
         best
     }
 
-    /// No request of a range gains more than this in any batch: the first of a kind has the least chance later.
+    /// No request of a range gains more than this in any batch: the first of a kind has the least
+    /// chance later.
     #[inline]
     fn gain_most(&self, range: &Range) -> f32 {
         let grid = self.outlook.spread().grid();
@@ -194,7 +168,8 @@ impl<'a> Weighing<'a> {
         1.0 - LATER * least
     }
 
-    /// What a batch is worth, about: of each kind some requests stand for those that would be in it.
+    /// What a batch is worth, about: of each kind some requests stand for those that would be in
+    /// it.
     #[inline]
     fn sample(&mut self, range: &Range, batch: &Batch, size: usize, least: f32) -> Option<f32> {
         let from = self.due_after(batch.needed[COARSE]);
@@ -205,7 +180,7 @@ impl<'a> Weighing<'a> {
         }
         let share = size as f32 / many as f32;
         let samples = if self.merge.0.len() == 1 { 3 } else { 1 };
-        let pace = self.outlook.pace(size);
+        let batch_time = self.outlook.batch_time(size);
         let mut gain = 0.0;
         for &(waiting, place) in &self.merge.0 {
             let members = share * waiting.len() as f32;
@@ -213,7 +188,7 @@ impl<'a> Weighing<'a> {
             for sample in 0..samples {
                 let at = members * (2 * sample + 1) as f32 / (2 * samples) as f32;
                 let request = &waiting[(at as usize).min(waiting.len() - 1)];
-                sum += self.gain(usize::from(place), self.left(request), batch, pace);
+                sum += self.gain(usize::from(place), self.left(request), batch, batch_time);
             }
             gain += members * sum / samples as f32;
         }
@@ -221,16 +196,17 @@ impl<'a> Weighing<'a> {
         (worth > least).then_some(worth)
     }
 
-    /// What a batch is worth: of those who are due late enough to have a fair chance, the most urgent.
+    /// What a batch is worth: of those who are due late enough to have a fair chance, the most
+    /// urgent.
     #[inline]
     fn weigh(&mut self, range: &Range, batch: &Batch, size: usize, least: f32) -> Option<f32> {
         let from = self.due_after(batch.needed[COARSE]);
         self.merge.begin(self.queues, self.places(range), from);
-        let pace = self.outlook.pace(size);
+        let batch_time = self.outlook.batch_time(size);
         let mut gain = 0.0;
         for _ in 0..size {
             let (place, request) = self.merge.next()?;
-            gain += self.gain(place, self.left(request), batch, pace);
+            gain += self.gain(place, self.left(request), batch, batch_time);
         }
         let worth = gain / batch.mean;
         (worth > least).then_some(worth)
@@ -256,14 +232,15 @@ impl<'a> Weighing<'a> {
 
     /// By how much likelier a request with so much time left is in time in this batch than later.
     #[inline]
-    fn gain(&self, place: usize, left: f32, batch: &Batch, pace: Pace) -> f32 {
+    fn gain(&self, place: usize, left: f32, batch: &Batch, batch_time: BatchTime) -> f32 {
         let grid = self.outlook.spread().grid();
         let later = self.later.alone_within(left - batch.mean);
-        batch.longest.ended_by(grid, pace.alone_within(left))
+        batch.longest.ended_by(grid, batch_time.alone_within(left))
             - LATER * self.outlook.alone(place).ended_by(grid, later)
     }
 
-    /// The best of a range: every size near that of the favourite, every chance, and batches of whom there is.
+    /// The best of a range: every size near that of the favourite, every chance, and batches of
+    /// whom there is.
     fn refine(&mut self, favourite: Favourite<'_>) -> Option<Pick> {
         let Favourite { range, size, .. } = favourite;
         let sizes = range.batches.iter().map(|batch| usize::from(batch.size));
@@ -272,8 +249,8 @@ impl<'a> Weighing<'a> {
         let usual =
             |size: usize| range.batches.iter().find(|batch| usize::from(batch.size) >= size);
         let (smallest, largest) = (usual(below.max(1))?, usual(above)?);
-        // Those in question, the most urgent first: every batch is some of them that are next to each other. They end with a batch of
-        // which everybody has the best chance.
+        // Those in question, the most urgent first: every batch is some of them that are next to
+        // each other. They end with a batch of which everybody has the best chance.
         self.merge.begin(self.queues, self.places(range), self.due_after(smallest.needed[0]));
         let (safe, mut left) = (self.due_after(largest.needed[CHANCES.len() - 1]), above);
         let mut members: Vec<(usize, f32, &Request)> = Vec::with_capacity(2 * above);
@@ -290,7 +267,8 @@ impl<'a> Weighing<'a> {
             if size <= below {
                 continue;
             }
-            let (batch, pace) = (self.outlook.batch(size, longest), self.outlook.pace(size));
+            let (batch, batch_time) =
+                (self.outlook.batch(size, longest), self.outlook.batch_time(size));
             let mut tried = usize::MAX;
             for needed in batch.needed {
                 let from = self.due_after(needed);
@@ -301,8 +279,9 @@ impl<'a> Weighing<'a> {
                     continue;
                 }
                 tried = first;
-                let gain =
-                    |&(place, left, _): &(usize, f32, _)| self.gain(place, left, &batch, pace);
+                let gain = |&(place, left, _): &(usize, f32, _)| {
+                    self.gain(place, left, &batch, batch_time)
+                };
                 let worth = those.iter().map(gain).sum::<f32>() / batch.mean;
                 if worth > least {
                     let (first, last) = (those[0].2.key(), those[size - 1].2.key());
@@ -314,7 +293,8 @@ impl<'a> Weighing<'a> {
         best
     }
 
-    /// Where nobody has a fair chance: of the last of each kind, the one that is likeliest to be in time.
+    /// Where nobody has a fair chance: of the last of each kind, the one that is likeliest to be in
+    /// time.
     fn likeliest(&self) -> Option<Pick> {
         let (outlook, grid) = (self.outlook, self.outlook.spread().grid());
         let mut best: Option<Pick> = None;
@@ -323,7 +303,7 @@ impl<'a> Weighing<'a> {
             let alone = outlook.alone(usize::from(place));
             let left = self.left(request);
             let batch = outlook.batch(1, *alone);
-            let worth = alone.ended_by(grid, outlook.pace(1).alone_within(left)) / batch.mean;
+            let worth = alone.ended_by(grid, outlook.batch_time(1).alone_within(left)) / batch.mean;
             if best.is_none_or(|best| worth > best.worth) {
                 best = Some(Pick {
                     worth,

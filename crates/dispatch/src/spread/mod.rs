@@ -1,11 +1,14 @@
-//! Models whose run time depends on the input: a queue for each kind of request, and the batch that is worth most now.
+//! Models whose run time depends on the input: a queue for each kind of request, and the batch that
+//! is worth most now.
 //!
-//! Which requests go together is chosen among whole batches, not request by request: a long one makes all others of its
-//! batch late, so that what a request is worth depends on its company. It is chosen when an executor is granted; until then
-//! the candidate says no more than how urgent the model is. `docs/policy.md` derives the rule.
+//! Which requests go together is chosen among whole batches, not request by request: a long one
+//! makes all others of its batch late, so that what a request is worth depends on the others in the
+//! batch. It is chosen when an executor is granted; until then the candidate says no more than how
+//! urgent the model is. `docs/policy.md` derives the rule.
 
 mod choice;
 mod outlook;
+mod pick;
 mod queues;
 #[cfg(test)]
 mod tests;
@@ -21,8 +24,9 @@ use crate::lane::Lane;
 /// The mean of a model's batch sizes remembers about so many batches.
 const USUAL_MEMORY: f32 = 20.0;
 
-/// Those who wait for a model whose run time depends on the input. What every model machine asks of it is marked as cold: other models are
-/// asked a hundred times as often, and pay for every instruction in their way.
+/// Those who wait for a model whose run time depends on the input. What every model machine asks of
+/// it is marked as cold: other models are asked a hundred times as often, and pay for every
+/// instruction in their way.
 #[derive(Clone, Debug)]
 pub(crate) struct Mixed {
     queues: Queues,
@@ -40,8 +44,8 @@ pub(crate) struct Mixed {
 pub(crate) struct Prospect {
     /// How many could go.
     pub(crate) size: usize,
-    /// The earliest moment at which somebody should have started who still can: an average batch of his kind would then end when he is
-    /// due.
+    /// The earliest moment at which somebody should have started who still can: an average batch of
+    /// his kind would then end when he is due.
     pub(crate) latest: Time,
     /// From then on nobody can join without making others late more than seldom.
     pub(crate) frontrun: Time,
@@ -56,8 +60,8 @@ pub(crate) struct Chosen {
 }
 
 impl Mixed {
-    /// For a model that is spread out on every class on which it runs. Others are planned by their means, and so are those of which every
-    /// request takes the same.
+    /// For a model that is spread out on every class on which it runs. Others are planned by their
+    /// means, and so are those of which every request takes the same.
     pub(crate) fn new(spec: &ModelSpec, lanes: &[Lane], network: Network) -> Option<Box<Self>> {
         let outlook = |lane: &Lane| {
             let spread = spec.profile(lane.class)?.spread()?;
@@ -122,7 +126,8 @@ impl Mixed {
         (0..self.shortest.len()).filter_map(until).min().unwrap_or(Time::NEVER)
     }
 
-    /// When a request should have started on a lane: an average batch of its kind would then end when it is due.
+    /// When a request should have started on a lane: an average batch of its kind would then end
+    /// when it is due.
     #[inline]
     pub(crate) fn latest(&self, lane: usize, request: &Request) -> Time {
         request.deadline - self.needed(lane, self.queues.place(request.kind))
@@ -135,14 +140,16 @@ impl Mixed {
         self.outlooks[lane].usually(place, self.usual).max(self.shortest[place]) + away
     }
 
-    /// What a lane would send now, as far as that is known before it is chosen, in a pool of so many executors.
+    /// What a lane would send now, as far as that is known before it is chosen, in a pool of so
+    /// many executors.
     pub(crate) fn prospect(&self, lane: usize, now: Time, executors: u64) -> Option<Prospect> {
         let outlook = &self.outlooks[lane];
         let size = self.queues.len().min(outlook.spread().max_batch());
         if size == 0 {
             return None;
         }
-        // Who does not go together with others needs a batch besides, and all of them need the same executors.
+        // Who does not go together with others needs a batch besides, and all of them need the same
+        // executors.
         let mut work = [Span::ZERO; GROUPS];
         for place in 0..self.shortest.len() {
             let waiting = self.queues.kind(place).len().min(outlook.spread().max_batch());
@@ -159,7 +166,8 @@ impl Mixed {
             let gone = waiting.partition_point(|request| request.deadline < now + needed);
             let Some(next) = waiting.get(gone) else { continue };
             latest = latest.min(next.deadline - needed);
-            // Were one more of this kind to come, all of them would seldom be late if they went by then.
+            // Were one more of this kind to come, all of them would seldom be late if they went by
+            // then.
             let others = Span((all - work[outlook.group(place)]).0 / executors.max(1));
             let full = outlook.tail(place, waiting.len() - gone + 1);
             let last = full.map_or(now, |full| next.deadline - (full + others + away));
@@ -171,8 +179,8 @@ impl Mixed {
         Some(Prospect { size, latest, frontrun: frontrun.min(latest) })
     }
 
-    /// Moves the batch that is worth most on a lane to `batch`, were it decided at `now` for an executor that is free at
-    /// `free_at`.
+    /// Moves the batch that is worth most on a lane to `batch`, were it decided at `now` for an
+    /// executor that is free at `free_at`.
     pub(crate) fn choose(
         &mut self,
         lane: usize,

@@ -1,4 +1,5 @@
-//! What a class of executor makes of a model's kinds, computed when the profile changes and not when a batch is formed.
+//! What a class of executor makes of a model's kinds, computed when the profile changes and not
+//! when a batch is formed.
 
 use std::sync::Arc;
 
@@ -10,15 +11,17 @@ pub(super) const CHANCES: [f32; 3] = [0.35, 0.65, 0.9];
 const SELDOM: f32 = 0.03;
 /// There are no more groups of kinds than this: those that take longest are one.
 pub(super) const GROUPS: usize = 16;
-/// A kind is in a group with others of which the shortest takes at least one in so many of its time.
+/// A kind is in a group with others of which the shortest takes at least one in so many of its
+/// time.
 const ALIKE: f32 = 1.5;
 
-/// A spread with what every decision needs of it. Kinds are spoken of by their *places*: the ids of kinds, and behind the last that of
-/// requests of no known kind.
+/// A spread with what every decision needs of it. Kinds are spoken of by their *places*: the ids of
+/// kinds, and behind the last that of requests of no known kind.
 #[derive(Clone, Debug)]
 pub(super) struct Outlook {
     spread: Arc<Spread>,
-    /// Places by the mean of what requests take, the shortest first: those next to each other here go well together.
+    /// Places by the mean of what requests take, the shortest first: those next to each other here
+    /// go well together.
     order: Box<[u16]>,
     /// By place: how long a request takes alone.
     alone: Box<[Distribution]>,
@@ -26,10 +29,12 @@ pub(super) struct Outlook {
     group: Box<[u16]>,
     /// By place: the least that a batch of one takes.
     shortest: Box<[Span]>,
-    /// By place and size, the first being one: what a batch of requests of this place seldom takes longer than.
+    /// By place and size, the first being one: what a batch of requests of this place seldom takes
+    /// longer than.
     tail: Box<[Span]>,
-    /// By size, the first being one: how the time of a batch follows from that of its longest request.
-    paces: Box<[Pace]>,
+    /// By size, the first being one: how the time of a batch follows from that of its longest
+    /// request.
+    batch_times: Box<[BatchTime]>,
     /// The ranges of the order that batches are looked for in, narrow ones first.
     ranges: Box<[Range]>,
 }
@@ -39,7 +44,8 @@ pub(super) struct Outlook {
 pub(super) struct Range {
     pub(super) low: u16,
     pub(super) high: u16,
-    /// The next narrower range with the same longest kind begins here; at `high + 1` if there is none.
+    /// The next narrower range with the same longest kind begins here; at `high + 1` if there is
+    /// none.
     pub(super) narrower: u16,
     /// Batches of its kinds as they usually come, by size.
     pub(super) batches: Box<[Batch]>,
@@ -59,7 +65,7 @@ pub(super) struct Batch {
 
 /// A batch takes `fixed + factor l`, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct BatchTime {
     fixed: f32,
     factor: f32,
     inverse: f32,
@@ -80,11 +86,11 @@ impl Outlook {
             group[usize::from(place)] = groups;
         }
         let growth = spread.growth();
-        let paces: Box<[Pace]> = (1..=spread.max_batch())
+        let batch_times: Box<[BatchTime]> = (1..=spread.max_batch())
             .map(|size| {
                 let (fixed, one) = (growth.latency_ns(size, 0.0), growth.latency_ns(size, 1e6));
                 let factor = (one - fixed) / 1e6;
-                Pace { fixed, factor, inverse: 1.0 / factor }
+                BatchTime { fixed, factor, inverse: 1.0 / factor }
             })
             .collect();
         let mut outlook = Self {
@@ -94,7 +100,7 @@ impl Outlook {
             order,
             group: group.into(),
             tail: Box::default(),
-            paces,
+            batch_times,
             ranges: Box::default(),
         };
         outlook.tail = (0..places)
@@ -149,7 +155,7 @@ impl Outlook {
     #[inline]
     pub(super) fn batch(&self, size: usize, longest: Distribution) -> Batch {
         let grid = self.spread.grid();
-        let Pace { fixed, factor, .. } = self.paces[size - 1];
+        let BatchTime { fixed, factor, .. } = self.batch_times[size - 1];
         let mean = fixed + factor * longest.mean(grid);
         let needed = CHANCES.map(|chance| self.takes(size, longest.quantile(grid, chance)));
         Batch { size: size as u16, longest, mean, needed }
@@ -157,7 +163,7 @@ impl Outlook {
 
     /// What a batch takes whose longest request takes `alone` nanoseconds.
     fn takes(&self, size: usize, alone: f32) -> Span {
-        let Pace { fixed, factor, .. } = self.paces[size - 1];
+        let BatchTime { fixed, factor, .. } = self.batch_times[size - 1];
         Span((fixed + factor * alone) as u64)
     }
 
@@ -185,8 +191,8 @@ impl Outlook {
 
     /// How the time of a batch of so many follows from that of its longest request.
     #[inline]
-    pub(super) fn pace(&self, size: usize) -> Pace {
-        self.paces[size.clamp(1, self.paces.len()) - 1]
+    pub(super) fn batch_time(&self, size: usize) -> BatchTime {
+        self.batch_times[size.clamp(1, self.batch_times.len()) - 1]
     }
 
     /// Which kinds go together: those of one group.
@@ -201,14 +207,16 @@ impl Outlook {
         self.shortest[place]
     }
 
-    /// How long a batch of the usual size takes whose longest request is of this place, and average.
+    /// How long a batch of the usual size takes whose longest request is of this place, and
+    /// average.
     #[inline]
     pub(super) fn usually(&self, place: usize, usual: f32) -> Span {
-        let Pace { fixed, factor, .. } = self.pace(usual as usize);
+        let BatchTime { fixed, factor, .. } = self.batch_time(usual as usize);
         Span((fixed + factor * self.spread.mean(KindId(place as u16))) as u64)
     }
 
-    /// What a batch of `size` requests of this place seldom takes longer than; `None` for a size that cannot be run.
+    /// What a batch of `size` requests of this place seldom takes longer than; `None` for a size
+    /// that cannot be run.
     #[inline]
     pub(super) fn tail(&self, place: usize, size: usize) -> Option<Span> {
         let largest = self.spread.max_batch();
@@ -216,15 +224,17 @@ impl Outlook {
     }
 }
 
-impl Pace {
-    /// How long the longest request of a batch may take alone, for the batch to take `budget` nanoseconds.
+impl BatchTime {
+    /// How long the longest request of a batch may take alone, for the batch to take `budget`
+    /// nanoseconds.
     #[inline]
     pub(super) fn alone_within(self, budget: f32) -> f32 {
         (budget - self.fixed) * self.inverse
     }
 }
 
-/// Powers of two, and the largest. Between those next to the best, every size is looked at in the end.
+/// Powers of two, and the largest. Between those next to the best, every size is looked at in the
+/// end.
 fn sizes(largest: usize) -> impl Iterator<Item = usize> {
     let powers = std::iter::successors(Some(1), |size| Some(2 * size));
     powers.take_while(move |&size| size < largest).chain([largest])

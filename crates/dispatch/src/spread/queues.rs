@@ -2,7 +2,7 @@
 
 use fermata_core::{KindId, Request, RequestId, Time};
 
-use super::choice::Pick;
+use super::pick::Pick;
 use crate::queue::Queue;
 
 /// A queue for each kind, and one for requests of no known kind.

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Short requests of kind 0 (9 to 11 ms), long ones of kind 1 (90 to 110 ms); batches grow by a tenth for each request.
+/// Short requests of kind 0 (9 to 11 ms), long ones of kind 1 (90 to 110 ms); batches grow by a
+/// tenth for each request.
 fn mixed() -> Mixed {
     let runs =
         |mean: f64| (0..50).map(|at| Span::from_ms(mean * (0.9 + 0.004 * f64::from(at)))).collect();
@@ -89,7 +90,8 @@ fn the_hopeless_are_known_by_their_kind() {
 }
 
 proptest! {
-    /// Whatever waits: somebody goes, no more than fit, all of them waited, and those who stay still do.
+    /// Whatever waits: somebody goes, no more than fit, all of them waited, and those who stay
+    /// still do.
     #[test]
     fn batches_are_made_of_those_who_wait(
         waiting in prop::collection::vec((0u16..4, 0u32..400), 1..120),

@@ -1,22 +1,23 @@
-//! Where the inputs of a batch are brought together: one after another, each as long as the longest.
+//! Gathers the inputs of a batch: one after another, each padded to the longest.
 //!
-//! Each byte that the library reads is written once, by the pass that gathers: a batch of `k` whose longest is `l` costs a
-//! copy of what came and a fill up to `k l`, which is less than the library reads, let alone computes.
+//! Gathering writes each byte that the library reads once. A batch of `k` items with the longest of
+//! length `l` costs a copy of the inputs and a fill up to `k l`, which is less than what the
+//! library reads, let alone computes.
 
-/// Memory that is used again.
+/// Memory that is reused from batch to batch.
 #[derive(Default)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
 }
 
-/// The alignment of a gathered input: a line of the cache, and enough for every type.
+/// The alignment of a gathered input: a line of the cache, which suffices for every type.
 const ALIGNMENT: usize = 64;
 
-/// A part of an input, and how many bytes are missing behind it.
+/// A part of an input, and how many bytes of padding follow it.
 pub(super) type Part<'a> = (&'a [u8], usize);
 
 impl Buffer {
-    /// The parts one after another, aligned; what is missing behind each is `fill` again and again.
+    /// Writes the parts one after another, aligned. The padding behind each part repeats `fill`.
     pub(super) fn gather<'a>(
         &mut self,
         parts: impl Iterator<Item = Part<'a>> + Clone,
@@ -24,7 +25,7 @@ impl Buffer {
     ) -> &[u8] {
         let length = parts.clone().map(|(part, missing)| part.len() + missing).sum::<usize>();
         if self.bytes.len() < length + ALIGNMENT {
-            // Not `resize`, which would copy what is about to be overwritten.
+            // `resize` would copy what is about to be overwritten.
             self.bytes = vec![0; length + ALIGNMENT];
         }
         let start = self.bytes.as_ptr().align_offset(ALIGNMENT);
@@ -49,18 +50,18 @@ impl Buffer {
 /// How one input of an item lies in memory along its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// How often there is a length, of which each is padded.
+    /// How many sequences there are, each of which is padded.
     times: usize,
-    /// Elements in one of them.
+    /// Elements of a sequence.
     elements: usize,
-    /// Elements that are missing behind each.
+    /// Elements of padding behind each sequence.
     missing: usize,
 }
 
 impl Layout {
-    /// Of a tensor of this shape, which is valid, to be made `longest` along an axis.
+    /// The layout of a tensor of this valid shape, padded to `longest` along an axis.
     pub(super) fn new(shape: &[i64], axis: Option<usize>, longest: usize) -> Self {
-        // Where a product is too large for a word, another axis is zero, and so is all that is read.
+        // If a product is too large for a word, another axis is zero, and no data is read at all.
         let product = |axes: &[i64]| {
             axes.iter().fold(1_usize, |product, &axis| product.saturating_mul(axis as usize))
         };
@@ -78,14 +79,14 @@ impl Layout {
         }
     }
 
-    /// The parts of numbers of `size` bytes.
+    /// The parts of a tensor whose elements have `size` bytes.
     pub(super) fn parts(self, data: &[u8], size: usize) -> impl Iterator<Item = Part<'_>> + Clone {
         let Self { times, elements, missing } = self;
         let step = elements * size;
         (0..times).map(move |at| (&data[at * step..(at + 1) * step], missing * size))
     }
 
-    /// Strings with empty ones where some are missing.
+    /// The strings of a tensor, padded with empty ones.
     pub(super) fn strings<'a>(
         self,
         strings: impl Iterator<Item = &'a [u8]>,
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn each_row_along_the_length_is_padded() {
-        // Two channels of three places with two numbers each, to be four places long.
+        // Two channels of three places with two numbers each, padded to four places.
         let layout = Layout::new(&[1, 2, 3, 2], Some(2), 4);
         assert_eq!(layout, Layout { times: 2, elements: 6, missing: 2 });
         let parts: Vec<Part<'_>> = layout.parts(b"abcdefghijkl", 1).collect();

@@ -1,10 +1,10 @@
-//! Whether a signature that was configured fits the file.
+//! Checks whether a configured signature fits the file.
 
-use super::file::Specs;
+use super::specs::Specs;
 use crate::{Signature, TensorSpec};
 
-/// Says what of `signature` does not fit the file. Every input must be there, since all are needed; of the
-/// outputs, those that are wanted.
+/// Whether `signature` fits the file; the error says what does not. It must have every input, since
+/// a model needs all of them. It may have fewer outputs.
 pub(crate) fn check(file: &Specs, signature: &Signature) -> Result<(), String> {
     side("input", &file.inputs, &signature.inputs, signature.max_batch)?;
     side("output", &file.outputs, &signature.outputs, signature.max_batch)?;
@@ -35,7 +35,7 @@ fn side(
             let (has, spec) = (has.datatype, spec.datatype);
             return Err(format!("{side} '{name}' is {has} in the model, {spec} as configured"));
         }
-        // The library tells an unknown number of axes as none.
+        // The library reports an unknown number of axes as none.
         let unknown = side == "output" && has.shape.is_empty();
         if !unknown && !axes_fit(&has.shape, &spec.shape, batch) {
             let (has, spec) = (&has.shape, &spec.shape);
@@ -48,7 +48,7 @@ fn side(
     Ok(())
 }
 
-/// Whether the axes that the model has accept those that are configured, behind a batch if there is one.
+/// Whether the model's axes accept the configured ones, after the batch if there is one.
 fn axes_fit(model: &[i64], spec: &[i64], batch: usize) -> bool {
     let rest = match (batch, model) {
         (0, all) => all,
@@ -60,7 +60,7 @@ fn axes_fit(model: &[i64], spec: &[i64], batch: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::file::AxisNames;
+    use super::super::specs::AxisNames;
     use super::*;
     use crate::DataType;
 

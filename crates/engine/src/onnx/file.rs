@@ -1,40 +1,22 @@
-//! Opens an ONNX file, and reads what goes in and what comes out.
+//! Opens an ONNX file, and makes a signature of its specs.
 
 use ort::environment::Environment;
 use ort::session::Session;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
-use ort::value::{Outlet, ValueType};
 
-use super::{one_line, value};
+use super::one_line;
+use super::specs::Specs;
 use crate::{Signature, Source, TensorSpec};
 
-/// The largest batch of a file that has a batch axis, since files do not say.
+/// The largest batch of a file that has a batch axis, since a file does not declare it.
 const MAX_BATCH: usize = 128;
 
-/// The inputs and outputs of a file, with all their axes.
-#[derive(Debug)]
-pub(crate) struct Specs {
-    pub(crate) inputs: Vec<TensorSpec>,
-    pub(crate) outputs: Vec<TensorSpec>,
-    pub(super) axes: AxisNames,
-}
-
-/// The names of a tensor's axes, as many as it has; empty for those without one.
-pub(super) type Axes = Vec<String>;
-
-/// The names of all axes.
-#[derive(Debug, Default)]
-pub(super) struct AxisNames {
-    pub(super) inputs: Vec<Axes>,
-    pub(super) outputs: Vec<Axes>,
-}
-
-/// Makes a file ready to run.
+/// Opens a file to run it.
 pub(super) fn open(environment: &Environment, source: &Source) -> Result<Session, String> {
     commit(options(environment, source.threads).map_err(|error| one_line(&error))?, source)
 }
 
-/// Reads a file for what goes in and what comes out only.
+/// Opens a file only to read its inputs and outputs.
 #[cfg(feature = "cuda")]
 pub(crate) fn read(environment: &Environment, source: &Source) -> Result<Session, String> {
     let builder = options(environment, source.threads)
@@ -43,56 +25,30 @@ pub(crate) fn read(environment: &Environment, source: &Source) -> Result<Session
     commit(builder, source)
 }
 
-/// Makes a file ready to run, in the way that was chosen.
+/// Opens a file with the options of a builder.
 pub(crate) fn commit(mut builder: SessionBuilder, source: &Source) -> Result<Session, String> {
     std::fs::File::open(&source.file).map_err(|error| one_line(&error))?;
     builder.commit_from_file(&source.file).map_err(|error| {
         let reason = one_line(&error);
-        // Whoever prints the error names the file.
+        // The error is printed with the name of the file.
         let again = format!("Load model from {} failed:", source.file.display());
         reason.strip_prefix(&again).unwrap_or(&reason).to_owned()
     })
 }
 
-/// How sessions are made, wherever they run.
+/// The options of all sessions, on any device.
 pub(crate) fn options(environment: &Environment, threads: usize) -> ort::Result<SessionBuilder> {
     let builder = Session::builder(environment)?
         .with_intra_threads(threads.max(1))?
         .with_parallel_execution(false)?
         .with_optimization_level(GraphOptimizationLevel::All)?
-        // Helper threads spin while a batch runs, and not after it: the next batch is another session's,
-        // which needs the cores.
+        // Helper threads spin while a batch runs, but not after it: the next batch belongs to
+        // another session, which needs the cores.
         .with_config_entry("session.force_spinning_stop", "1")?;
     Ok(builder)
 }
 
-/// Reads the inputs and outputs; the error names the one that is not supported.
-pub(crate) fn specs(session: &Session) -> Result<Specs, String> {
-    let both = |side: &str, outlets: &[Outlet]| {
-        outlets
-            .iter()
-            .map(|outlet| {
-                spec(outlet).map_err(|reason| format!("{side} '{}': {reason}", outlet.name()))
-            })
-            .collect::<Result<(Vec<_>, Vec<_>), String>>()
-    };
-    let (inputs, input_axes) = both("input", session.inputs())?;
-    let (outputs, output_axes) = both("output", session.outputs())?;
-    let axes = AxisNames { inputs: input_axes, outputs: output_axes };
-    Ok(Specs { inputs, outputs, axes })
-}
-
-fn spec(outlet: &Outlet) -> Result<(TensorSpec, Axes), String> {
-    let ValueType::Tensor { ty, shape, dimension_symbols } = outlet.dtype() else {
-        return Err(format!("{} is not a tensor", outlet.dtype()));
-    };
-    let datatype =
-        value::datatype(*ty).ok_or_else(|| format!("elements of {ty} are not supported"))?;
-    let spec = TensorSpec { name: outlet.name().to_owned(), datatype, shape: shape.to_vec() };
-    Ok((spec, dimension_symbols.to_vec()))
-}
-
-/// Reads a first axis of any length on every tensor as the batch, and finds the length.
+/// Takes the first axis as the batch if it is free on every tensor, and finds the length.
 pub(crate) fn signature(specs: Specs) -> Signature {
     let length = super::length::find(&specs);
     let whole = Signature { max_batch: 0, inputs: specs.inputs, outputs: specs.outputs, length };

@@ -1,12 +1,13 @@
-//! Finds the length of a file's requests: the one axis, beside the batch, that is free on its inputs.
+//! Finds the length of a file's requests: the one free axis of its inputs, apart from the batch.
 //!
-//! Whether requests may be padded along it is another question. Where a mask says which places count, padding changes nothing, if
-//! the outputs can be cut back; without a mask only who knows the model can tell, and must say so.
+//! Whether requests may be padded along it is another question. If a mask says which elements
+//! count, padding changes nothing, provided that the outputs can be cut back. Without a mask, only
+//! the configuration of the model can allow padding.
 
-use super::file::{Axes, Specs};
+use super::specs::{Axes, Specs};
 use crate::{DataType, Length, Padding, TensorSpec};
 
-/// The length of requests for this file, with axes counted as in the file: with the batch.
+/// The length of requests for this file. Axes are counted as in the file: with the batch.
 pub(super) fn find(file: &Specs) -> Option<Length> {
     let first = |spec: &TensorSpec| spec.shape.first() == Some(&-1);
     let skip = usize::from(file.inputs.iter().all(first));
@@ -40,23 +41,23 @@ pub(super) fn find(file: &Specs) -> Option<Length> {
     })
 }
 
-/// What tells that two axes are the same: the name that the file has for both, or, without names, the same place.
+/// The identity of an axis: its name in the file, or its index if it has no name.
 #[derive(Clone, PartialEq, Eq)]
 enum Symbol {
     Name(String),
-    Place(usize),
+    Index(usize),
 }
 
 impl Symbol {
     fn new(axes: &Axes, at: usize) -> Self {
         match axes.get(at).filter(|name| !name.is_empty()) {
             Some(name) => Self::Name(name.clone()),
-            None => Self::Place(at),
+            None => Self::Index(at),
         }
     }
 }
 
-/// The free axes of a tensor, behind those that are skipped.
+/// The free axes of a tensor, after the skipped ones.
 fn free(spec: &TensorSpec, skip: usize) -> Vec<usize> {
     (skip..spec.shape.len()).filter(|&at| spec.shape[at] == -1).collect()
 }
@@ -69,15 +70,16 @@ fn on_output(
     symbol: &Symbol,
 ) -> Option<Option<usize>> {
     match free(spec, skip).as_slice() {
-        // The library tells an unknown number of axes as none.
+        // The library reports an unknown number of axes as none.
         [] => (!spec.shape.is_empty()).then_some(None),
         &[at] => (Symbol::new(axes, at) == *symbol).then_some(Some(at)),
         _ => None,
     }
 }
 
-/// Whether zeros in this input make places not count. Numbers with a fraction may be added to scores, where zero counts; and a mask
-/// of the padding has its ones where nothing is.
+/// Whether zeros in this input keep elements from counting. Masks of floating-point numbers are
+/// excluded, because models may add them to scores, where zero counts. Masks of the padding are
+/// excluded, because they are one where nothing is.
 fn is_mask(spec: &TensorSpec) -> bool {
     let name = spec.name.to_ascii_lowercase();
     let whole = !matches!(
@@ -89,14 +91,15 @@ fn is_mask(spec: &TensorSpec) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::file::AxisNames;
+    use super::super::specs::AxisNames;
     use super::*;
 
-    /// A tensor by its name, type and axes: a number, `?` for a free one without a name, or a name.
-    type Told<'a> = (&'a str, DataType, &'a str);
+    /// A tensor by its name, type and axes. An axis is a number, `?` for a free one without a name,
+    /// or a name.
+    type Declared<'a> = (&'a str, DataType, &'a str);
 
-    fn side(told: &[Told<'_>]) -> (Vec<TensorSpec>, Vec<Axes>) {
-        let one = |&(name, datatype, axes): &Told<'_>| {
+    fn side(declared: &[Declared<'_>]) -> (Vec<TensorSpec>, Vec<Axes>) {
+        let one = |&(name, datatype, axes): &Declared<'_>| {
             let words: Vec<&str> = axes.split_whitespace().collect();
             let shape = words.iter().map(|word| word.parse().unwrap_or(-1)).collect();
             let named = |word: &&str| match word.parse::<i64>().is_ok() || *word == "?" {
@@ -106,10 +109,10 @@ mod tests {
             let spec = TensorSpec { name: name.to_owned(), datatype, shape };
             (spec, words.iter().map(named).collect())
         };
-        told.iter().map(one).unzip()
+        declared.iter().map(one).unzip()
     }
 
-    fn find_in(inputs: &[Told<'_>], outputs: &[Told<'_>]) -> Option<Length> {
+    fn find_in(inputs: &[Declared<'_>], outputs: &[Declared<'_>]) -> Option<Length> {
         let ((inputs, input_axes), (outputs, output_axes)) = (side(inputs), side(outputs));
         let axes = AxisNames { inputs: input_axes, outputs: output_axes };
         find(&Specs { inputs, outputs, axes })

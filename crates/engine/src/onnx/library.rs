@@ -1,4 +1,4 @@
-//! Finds ONNX Runtime's library and loads it, once for the process.
+//! Finds ONNX Runtime's library and loads it, once per process.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -12,15 +12,16 @@ use ort::logging::LogLevel;
 use super::one_line;
 use crate::EngineError;
 
-/// Names the library, before any folder. The `ort` crate gave it its name, and others know it.
+/// Names the library, and takes precedence over all folders. The `ort` crate and other programs use
+/// the same variable.
 const VARIABLE: &str = "ORT_DYLIB_PATH";
 
-/// The library that was loaded. A failure is not kept: the next call tries again.
+/// The loaded library. A failure is not kept: the next call tries again.
 static LOADED: Mutex<Option<Environment>> = Mutex::new(None);
 
-/// Loads the library, unless it is there already.
+/// Loads the library, unless it is loaded.
 pub(crate) fn environment(folders: &[PathBuf]) -> Result<Environment, EngineError> {
-    let mut loaded = LOADED.lock().expect("nobody panics while holding it");
+    let mut loaded = LOADED.lock().expect("no thread panics while holding it");
     if let Some(environment) = &*loaded {
         return Ok(environment.clone());
     }
@@ -30,7 +31,7 @@ pub(crate) fn environment(folders: &[PathBuf]) -> Result<Environment, EngineErro
     Ok(environment)
 }
 
-/// Where the library is; the error says what to do if it is nowhere.
+/// Finds the library; the error says how to install it.
 fn find(variable: Option<OsString>, folders: &[PathBuf]) -> Result<PathBuf, String> {
     if let Some(path) = variable.filter(|path| !path.is_empty()) {
         return Ok(path.into());
@@ -38,13 +39,14 @@ fn find(variable: Option<OsString>, folders: &[PathBuf]) -> Result<PathBuf, Stri
     folders.iter().find_map(|folder| library_in(folder)).ok_or_else(|| {
         let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
         format!(
-            "there is no libonnxruntime.so in {}: run `make setup`, or set {VARIABLE} to the library",
+            "there is no libonnxruntime.so in {}: run `make setup`, or set {VARIABLE} to the \
+             library",
             folders.join(" or ")
         )
     })
 }
 
-/// The library in a folder; of several versions the last by name.
+/// The library in a folder: the last by name if there are several versions.
 fn library_in(folder: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?;
     let named = |path: &PathBuf| {
@@ -54,15 +56,17 @@ fn library_in(folder: &Path) -> Option<PathBuf> {
         })
     };
     let found = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(named).max()?;
-    // The crate reads a relative path from the folder of the binary first.
+    // The `ort` crate would resolve a relative path from the folder of the binary first.
     std::path::absolute(found).ok()
 }
 
 fn load(path: &Path) -> Result<Environment, String> {
-    // Told explicitly: where the crate loads the library by itself, it panics if there is none.
+    // The path is passed explicitly, because the `ort` crate panics if it finds no library by
+    // itself.
     let builder = ort::init_from(path).map_err(|error| {
         let reason = match &error {
-            // Its own text says no more than that it failed; the linker's names the file and the cause.
+            // The crate's own text only says that loading failed. The linker's text names the file
+            // and the cause.
             LoadDynamicError::Dlopen { error, .. } => error.source().map(one_line),
             _ => None,
         };
@@ -77,7 +81,7 @@ fn load(path: &Path) -> Result<Environment, String> {
         .build()
         .map_err(|error| format!("cannot start ONNX Runtime: {}", one_line(&error)))?;
     if std::env::var_os("ORT_LOG").is_none() {
-        // What fails comes back as an error; the library need not write it to the terminal too.
+        // Failures are returned as errors, so the library need not print them to the terminal too.
         environment.set_log_level(LogLevel::Fatal);
     }
     Ok(environment)
@@ -97,8 +101,8 @@ mod tests {
     fn a_missing_library_says_what_to_run() {
         assert_eq!(
             find(None, &["nowhere".into(), "else".into()]).unwrap_err(),
-            "there is no libonnxruntime.so in nowhere or else: run `make setup`, or set ORT_DYLIB_PATH \
-             to the library"
+            "there is no libonnxruntime.so in nowhere or else: run `make setup`, or set \
+             ORT_DYLIB_PATH to the library"
         );
     }
 

@@ -1,5 +1,5 @@
-//! Runs batches: items of equal shapes are gathered into one run, and its outputs are shared out. Items that differ in
-//! length only are padded, where the signature says how.
+//! Runs batches: gathers items of equal shapes into one run, and splits its outputs. Items that
+//! differ only in length are padded, if the signature says how.
 
 use ort::session::{HasSelectedOutputs, OutputSelector, RunOptions, Session as Inner};
 
@@ -7,30 +7,30 @@ use super::buffer::{Buffer, Layout};
 use super::{one_line, value};
 use crate::{DataType, EngineError, Inputs, Outputs, Session, Signature, Tensor, TensorSpec};
 
-/// An ONNX model made ready.
+/// A session on an ONNX file.
 pub(super) struct OnnxSession {
     inner: Inner,
-    /// Asks for the outputs of the signature, in its order.
+    /// Selects the outputs of the signature, in its order.
     options: RunOptions<HasSelectedOutputs>,
     signature: Signature,
     /// One for each input.
     gathers: Vec<Gather>,
-    /// For each output, the axis along which it is padded; counted with the batch.
+    /// For each output, the axis along which it is padded, counted with the batch.
     cuts: Vec<Option<usize>>,
 }
 
-/// How one input of a batch is brought together.
+/// How one input of a batch is gathered.
 struct Gather {
-    /// Kept from run to run.
+    /// Reused from run to run.
     buffer: Buffer,
-    /// The axis along which it is padded; counted with the batch.
+    /// The axis along which it is padded, counted with the batch.
     axis: Option<usize>,
-    /// One element of what stands behind the end.
+    /// One element of the padding.
     fill: Vec<u8>,
 }
 
 impl OnnxSession {
-    /// The signature was found to fit the file.
+    /// The caller has checked that the signature fits the file.
     pub(super) fn new(inner: Inner, signature: Signature) -> Result<Self, ort::Error> {
         let names = signature.outputs.iter().map(|spec| &spec.name);
         let outputs = names.fold(OutputSelector::no_default(), OutputSelector::with);
@@ -54,7 +54,8 @@ impl OnnxSession {
         Ok(Self { inner, options, signature, gathers, cuts })
     }
 
-    /// One run of the model, of items that have equal shapes but for their lengths: its outputs, the whole batch in each.
+    /// Runs items that have equal shapes apart from their lengths. Each output holds the whole
+    /// batch.
     fn run_together(
         &mut self,
         items: &[&Inputs],
@@ -152,13 +153,14 @@ impl Session for OnnxSession {
 /// How long the items of a run are along the axis on which they are padded.
 #[derive(Default)]
 struct Lengths {
-    /// Of each item; empty for a model that is not padded.
+    /// The length of each item; empty for a model without padding.
     each: Vec<usize>,
     longest: usize,
 }
 
 impl Lengths {
-    /// The first input that has the axis says it: the others of an item are as long.
+    /// Reads the lengths from the first input that has the axis. The other inputs of an item have
+    /// the same length.
     fn of(items: &[&Inputs], axes: &[Option<usize>]) -> Self {
         let first = axes.iter().enumerate().find_map(|(at, axis)| Some((at, (*axis)?)));
         let Some((at, axis)) = first else { return Self::default() };
@@ -167,13 +169,14 @@ impl Lengths {
         Self { each, longest }
     }
 
-    /// Whether anything is to be padded.
+    /// Whether any item needs padding.
     fn differ(&self) -> bool {
         self.each.iter().any(|&length| length != self.longest)
     }
 }
 
-/// The items that can run together: of equal shapes but for the axes that are padded, and no more than `limit`.
+/// Groups the items that can run together: at most `limit` items, whose shapes differ only along
+/// the padded axes.
 fn groups(batch: &[Inputs], axes: &[Option<usize>], limit: usize) -> Vec<Vec<usize>> {
     let same = |(axis, (one, other)): (&Option<usize>, (&Tensor, &Tensor))| {
         let mut both = one.shape.iter().zip(&other.shape).enumerate();
@@ -192,8 +195,8 @@ fn groups(batch: &[Inputs], axes: &[Option<usize>], limit: usize) -> Vec<Vec<usi
     groups
 }
 
-/// Whether one item is what the signature says. The library reads as much memory as the shape says, so this
-/// is asked here, whoever may have asked before.
+/// Whether one item fits the signature. The library reads as much memory as the shape says, so this
+/// is checked here again, even if the server has checked it.
 pub(crate) fn check_inputs(
     specs: &[TensorSpec],
     batched: bool,
@@ -221,7 +224,7 @@ pub(crate) fn check_inputs(
         if let Err(reason) = tensor.validate() {
             return wrong(reason);
         }
-        // What the library's compiled code does with other values is anybody's guess.
+        // The library's compiled code is undefined for other values.
         if spec.datatype == DataType::Bool && tensor.data.iter().any(|&byte| byte > 1) {
             return wrong("a BOOL is neither 0 nor 1".to_owned());
         }

@@ -1,4 +1,5 @@
-//! Between our tensors and ONNX Runtime's: the one file that reads and writes through its pointers.
+//! Converts between this crate's tensors and ONNX Runtime's. Only this file reads and writes
+//! through the library's pointers.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use ort::{AsPointer, Error};
 
 use crate::{DataType, Tensor};
 
-/// The protocol's name for a type of elements, where it has one.
+/// The protocol's type for an element type, if it has one.
 pub(super) fn datatype(element: TensorElementType) -> Option<DataType> {
     Some(match element {
         TensorElementType::Bool => DataType::Bool,
@@ -40,7 +41,7 @@ pub(super) fn datatype(element: TensorElementType) -> Option<DataType> {
 ///
 /// # Panics
 ///
-/// If the data is not aligned for its type or not as long as the shape says, or if it is strings.
+/// If the data is not aligned for its type, is not as long as the shape says, or is of strings.
 pub(super) fn lend<'a>(
     datatype: DataType,
     shape: &[i64],
@@ -64,7 +65,7 @@ pub(super) fn lend<'a>(
     }
 }
 
-#[expect(unsafe_code, reason = "the crate lends typed slices only, and we have bytes")]
+#[expect(unsafe_code, reason = "the `ort` crate lends typed slices only, and we have bytes")]
 fn lend_as<'a, T: PrimitiveTensorElementType + Debug>(
     shape: &[i64],
     data: &'a [u8],
@@ -73,8 +74,8 @@ fn lend_as<'a, T: PrimitiveTensorElementType + Debug>(
     assert_eq!(length, Some(data.len()), "the data is as long as the shape says");
     assert!(data.as_ptr().cast::<T>().is_aligned(), "the data is aligned");
     let (start, shape) = (data.as_ptr().cast_mut().cast(), Shape::new(shape.iter().copied()));
-    // SAFETY: the memory is on the CPU, aligned and long enough, as was just asserted, and borrowed for as
-    // long as the value lives. The library does not write to inputs.
+    // SAFETY: the memory is on the CPU, aligned and long enough, as was just asserted, and borrowed
+    // for as long as the value lives. The library does not write to inputs.
     let view = unsafe { TensorRefMut::<'a, T>::from_raw(MemoryInfo::default(), start, shape)? };
     Ok(view.into())
 }
@@ -83,8 +84,8 @@ fn lend_as<'a, T: PrimitiveTensorElementType + Debug>(
 ///
 /// # Panics
 ///
-/// If there are not as many as the shape says.
-#[expect(unsafe_code, reason = "the crate takes strings of UTF-8 without a zero only")]
+/// If the number of strings is not the one that the shape says.
+#[expect(unsafe_code, reason = "the `ort` crate takes strings of UTF-8 without a zero only")]
 pub(super) fn strings<'s>(
     shape: &[i64],
     strings: impl Iterator<Item = &'s [u8]>,
@@ -95,13 +96,14 @@ pub(super) fn strings<'s>(
     let mut filled = 0;
     for string in strings {
         let mut start = std::ptr::null_mut();
-        // SAFETY: it is a tensor of strings and ours alone; the library checks the index.
+        // SAFETY: the tensor is of strings and belongs to this function alone; the library checks
+        // the index.
         unsafe {
             let resize = ort::api().GetResizedStringTensorElementBuffer;
             let pointer = tensor.ptr().cast_mut();
             Error::result_from_status(resize(pointer, filled, string.len(), &mut start))?;
         }
-        // SAFETY: the library has just made room for as many bytes there.
+        // SAFETY: the library has just made room for that many bytes there.
         unsafe { std::ptr::copy_nonoverlapping(string.as_ptr(), start.cast(), string.len()) };
         filled += 1;
     }
@@ -109,8 +111,8 @@ pub(super) fn strings<'s>(
     Ok(tensor.into())
 }
 
-/// Takes an output over without copying it: whoever holds a part of it keeps it. `lent` are the inputs: an
-/// output that is one of them is copied, since they go back to their owner.
+/// Takes over an output without copying it: the memory lives as long as any slice of it. `lent` are
+/// the inputs. An output that is one of them is copied, because inputs go back to their owner.
 pub(super) fn take(
     value: DynValue,
     session: &Arc<SharedSessionInner>,
@@ -144,17 +146,17 @@ pub(super) fn take(
 /// An output of numbers in the library's memory.
 struct Owner {
     value: DynTensor,
-    /// A constant that is an output lies among the weights.
+    /// A constant output lies among the weights of the session.
     _session: Arc<SharedSessionInner>,
 }
 
 impl AsRef<[u8]> for Owner {
-    #[expect(unsafe_code, reason = "the crate gives typed slices only, and we want bytes")]
+    #[expect(unsafe_code, reason = "the `ort` crate gives typed slices only, and we want bytes")]
     fn as_ref(&self) -> &[u8] {
         let start = self.value.data_ptr().cast::<u8>();
         match self.value.size() {
-            // SAFETY: the library has written these bytes, does not touch them again, and frees them with
-            // the value, which outlives the slice.
+            // SAFETY: the library has written these bytes, does not touch them again, and frees
+            // them with the value, which outlives the slice.
             Some(length) if !start.is_null() => unsafe {
                 std::slice::from_raw_parts(start, length)
             },
@@ -163,18 +165,18 @@ impl AsRef<[u8]> for Owner {
     }
 }
 
-/// Copies the strings of an output, each with its length before it.
-#[expect(unsafe_code, reason = "the crate reads strings of UTF-8 only")]
+/// Copies the strings of an output, each preceded by its length.
+#[expect(unsafe_code, reason = "the `ort` crate reads strings of UTF-8 only")]
 fn read_strings(value: &DynTensor) -> Result<Bytes, String> {
     let count = Tensor::elements(value.shape()).ok_or("the output's shape is too large")?;
     let mut length = 0;
     let mut offsets = vec![0; count];
-    // SAFETY: it is a tensor of strings.
+    // SAFETY: the tensor is of strings.
     let status = unsafe { (ort::api().GetStringTensorDataLength)(value.ptr(), &mut length) };
-    // SAFETY: the status is the library's, and nobody else frees it.
+    // SAFETY: the library made the status, and nothing else frees it.
     unsafe { Error::result_from_status(status) }.map_err(|error| error.to_string())?;
     let mut text = vec![0_u8; length];
-    // SAFETY: it is a tensor of `count` strings with `length` bytes in all.
+    // SAFETY: the tensor has `count` strings with `length` bytes in all.
     let status = unsafe {
         let read = ort::api().GetStringTensorContent;
         read(value.ptr(), text.as_mut_ptr().cast(), length, offsets.as_mut_ptr(), count)

@@ -13,12 +13,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A model of `make setup`.
+/// A model that `make setup` fetches.
 pub(crate) fn fetched(name: &str) -> PathBuf {
     root().join(".fermata/models").join(name)
 }
 
-/// A model beside the tests.
+/// A model in the folder of the tests.
 pub(crate) fn small(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models").join(name)
 }
@@ -28,7 +28,7 @@ pub(crate) fn load(file: PathBuf) -> Result<Arc<dyn Model>, EngineError> {
     engine.load(&Source { file, threads: 1, memory: None })
 }
 
-/// A session with the signature that the file has.
+/// A session with the signature of the file.
 pub(crate) fn session(file: PathBuf) -> Box<dyn Session> {
     let model = load(file).expect("the model can be read");
     model.session(model.signature()).expect("its own signature fits")
@@ -60,7 +60,7 @@ pub(crate) fn as_floats(tensor: &Tensor) -> Vec<f32> {
     values.iter().map(|value| f32::from_le_bytes(*value)).collect()
 }
 
-/// Each item in a run of its own.
+/// Runs each item by itself.
 pub(crate) fn one_by_one(session: &mut dyn Session, batch: &[Inputs]) -> Vec<Outputs> {
     batch
         .iter()

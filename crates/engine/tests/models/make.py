@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the small models beside it, which the tests run: `pip install onnx`, then run this file."""
+"""Writes the small models of the tests into its own folder.
+
+Run `pip install onnx`, then this file."""
 
 from pathlib import Path
 
@@ -30,9 +32,9 @@ identity("identity_bytes", T.STRING, ["batch", 2])
 identity("identity_fp16", T.FLOAT16, ["batch", 4])
 identity("identity_bf16", T.BFLOAT16, ["batch", 4])
 identity("identity_bool", T.BOOL, ["batch", 3])
-# An axis beside the batch whose length the request chooses.
+# An axis, apart from the batch, whose length the request chooses.
 identity("dynamic", T.FLOAT, ["batch", "length"])
-# One request at a time, and says so.
+# Declares a fixed batch of one.
 identity("fixed", T.FLOAT, [1, 3, 2])
 # A type that is not in the protocol.
 identity("identity_fp8", T.FLOAT8E4M3FN, ["batch", 2])
@@ -44,10 +46,10 @@ write(
     [("sum", T.INT64, ["batch", 2]), ("difference", T.INT64, ["batch", 2])],
 )
 
-# Its output is its input, without a node between.
+# The output is the input, without a node in between.
 write("passthrough", [], [("x", T.FLOAT, ["batch", 4])], [("x", T.FLOAT, ["batch", 4])])
 
-# Says that its output has a batch, and gives twice as many rows.
+# Declares an output with the batch, but returns twice as many rows.
 write(
     "doubled",
     [h.make_node("Concat", ["x", "x"], ["y"], axis=0)],
@@ -55,7 +57,7 @@ write(
     [("y", T.FLOAT, ["rows", 4])],
 )
 
-# Fails while it runs where the index is out of range.
+# Fails while running if the index is out of range.
 write(
     "gather",
     [h.make_node("Gather", ["table", "index"], ["y"])],
@@ -72,7 +74,8 @@ write(
     [h.make_tensor_sequence_value_info("y", T.FLOAT, ["batch", 2])],
 )
 
-# Requests that differ in length, with a mask of the places that count: what each place has of the sum, and the mean.
+# Requests of different lengths, with a mask of the elements that count. The outputs are the share of
+# each element in the sum, and the mean.
 write(
     "encoder",
     [
@@ -89,7 +92,7 @@ write(
     [h.make_tensor("length", T.INT64, [1], [1])],
 )
 
-# The length is behind another axis.
+# The length comes after another axis.
 write(
     "channels",
     [h.make_node("Identity", ["x"], ["y"])],
@@ -97,7 +100,7 @@ write(
     [("y", T.FLOAT, ["batch", 2, "time"])],
 )
 
-# The mean of all places: padding changes it.
+# The mean of all elements, which padding changes.
 write(
     "mean",
     [h.make_node("ReduceMean", ["x", "length"], ["y"])],
@@ -114,7 +117,7 @@ write(
     [("y", T.STRING, ["batch", "words"])],
 )
 
-# Says that its output is as long as its input, and gives twice as much.
+# Declares an output as long as the input, but returns twice the length.
 write(
     "stretched",
     [h.make_node("Concat", ["x", "x"], ["y"], axis=1)],

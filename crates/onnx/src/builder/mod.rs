@@ -1,18 +1,18 @@
-//! Builds a graph, operator by operator. Tensors are handles whose elements and axes are known; the first axis of each is the
-//! batch, of any length, and is not among those that a shape lists.
+//! Builds a graph, operator by operator. Tensors are handles whose elements and axes are known; the
+//! first axis of each is the batch, of any length, and is not among those that a shape lists.
 //!
-//! What cannot be built is a slip of whoever writes a network down, and panics. Shapes are never computed while a network
-//! runs: every operator then stays on the device, and the whole can be captured as one graph of kernels.
+//! What cannot be built is a slip of whoever writes a network down, and panics. Shapes are never
+//! computed while a network runs: every operator then stays on the device, and the whole can be
+//! captured as one graph of kernels.
 
 mod dense;
 mod image;
 mod shape;
 
-use std::fmt;
-
+pub use crate::element::Element;
 use crate::model::{Model, TensorSpec};
 use crate::proto::{
-    AttributeProto, DataType, Dimension, DimensionProto, GraphProto, NodeProto, TensorShapeProto,
+    AttributeProto, Dimension, DimensionProto, GraphProto, NodeProto, TensorShapeProto,
     TensorTypeProto, TypeProto, ValueInfoProto,
 };
 use crate::values::{Initializer, Values};
@@ -30,48 +30,12 @@ pub enum Precision {
     Fp32,
 }
 
-/// What the elements of a tensor are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Element {
-    /// Floating point of two bytes.
-    Fp16,
-    /// Floating point of four bytes.
-    Fp32,
-    /// An integer of eight bytes.
-    Int64,
-    /// A byte.
-    Uint8,
-}
-
 impl Precision {
     fn element(self) -> Element {
         match self {
             Self::Fp16 => Element::Fp16,
             Self::Fp32 => Element::Fp32,
         }
-    }
-}
-
-impl Element {
-    pub(crate) fn data_type(self) -> DataType {
-        match self {
-            Self::Fp16 => DataType::Float16,
-            Self::Fp32 => DataType::Float,
-            Self::Int64 => DataType::Int64,
-            Self::Uint8 => DataType::Uint8,
-        }
-    }
-}
-
-/// As in the Open Inference Protocol.
-impl fmt::Display for Element {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Fp16 => "FP16",
-            Self::Fp32 => "FP32",
-            Self::Int64 => "INT64",
-            Self::Uint8 => "UINT8",
-        })
     }
 }
 
@@ -108,8 +72,9 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// The deviation of weights, over the root of how many inputs are summed, with which what follows is as large as what came
-    /// in, in the mean square (He et al.): an activation takes half of it away.
+    /// The deviation of weights, over the root of how many inputs are summed, with which what
+    /// follows is as large as what came in, in the mean square (He et al.): an activation takes
+    /// half of it away.
     fn gain(self) -> f32 {
         match self {
             Self::None => 1.0,

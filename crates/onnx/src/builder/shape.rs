@@ -9,7 +9,8 @@ impl Graph {
     pub fn reshape(&mut self, x: &Tensor, shape: &[usize]) -> Tensor {
         let elements = |shape: &[usize]| shape.iter().product::<usize>();
         assert_eq!(elements(&x.shape), elements(shape), "all elements stay");
-        // Zero takes over the axis that was there: always for the batch, and as long as the axes stay the same.
+        // Zero takes over the axis that was there: always for the batch, and as long as the axes
+        // stay the same.
         let same = x.shape.iter().zip(shape).take_while(|(old, new)| old == new).count();
         let kept = std::iter::repeat_n(0, 1 + same);
         let target = kept.chain(shape[same..].iter().map(|&axis| axis as i64)).collect();

@@ -1,4 +1,5 @@
-//! DenseNet-121 (Huang et al., 2017). Most of its batch normalisations come before a convolution, and stay.
+//! DenseNet-121 (Huang et al., 2017). Most of its batch normalisations come before a convolution,
+//! and stay.
 
 use std::f32::consts::SQRT_2;
 

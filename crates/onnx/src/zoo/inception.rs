@@ -1,4 +1,5 @@
-//! Inception v3 (Szegedy et al., 2016) on 299 by 299 pixels, without the classifier that helps training.
+//! Inception v3 (Szegedy et al., 2016) on 299 by 299 pixels, without the classifier that helps
+//! training.
 
 use super::{classify, image};
 use crate::builder::{Activation, Conv, Graph, Pool, Tensor};

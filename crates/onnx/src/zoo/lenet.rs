@@ -1,4 +1,5 @@
-//! LeNet-5 (LeCun et al., 1998) on 28 by 28 pixels in grey, with ReLU and the largest of four in place of its own functions.
+//! LeNet-5 (LeCun et al., 1998) on 28 by 28 pixels in grey, with ReLU and the largest of four in
+//! place of its own functions.
 
 use crate::builder::{Activation, Conv, Element, Graph, Pool};
 

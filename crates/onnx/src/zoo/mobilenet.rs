@@ -1,4 +1,5 @@
-//! MobileNetV2 (Sandler et al., 2018): blocks that widen, look at each channel alone, and narrow again.
+//! MobileNetV2 (Sandler et al., 2018): blocks that widen, look at each channel alone, and narrow
+//! again.
 
 use super::{classify, image};
 use crate::builder::{Activation, Conv, Graph, Tensor};
@@ -13,7 +14,8 @@ const STAGES: [(usize, usize, usize, usize); 7] = [
     (6, 160, 3, 2),
     (6, 320, 1, 1),
 ];
-/// The weights of the end of a block that is added to its start: ten are, and together they add as much as there was.
+/// The weights of the end of a block that is added to its start: ten are, and together they add as
+/// much as there was.
 const BRANCH: f32 = 0.3;
 
 pub(super) fn build(graph: &mut Graph) {
@@ -22,8 +24,8 @@ pub(super) fn build(graph: &mut Graph) {
     classify(graph, &x);
 }
 
-/// The network without its end: what the first block of stride two that follows the fifth stage widens to, at a sixteenth of the
-/// image, and the last channels, at a thirty-second.
+/// The network without its end: what the first block of stride two that follows the fifth stage
+/// widens to, at a sixteenth of the image, and the last channels, at a thirty-second.
 pub(super) fn features(graph: &mut Graph, image: &Tensor) -> [Tensor; 2] {
     let mut x = graph.conv(image, &Conv::new(32, 3).stride(2).then(Activation::Relu6));
     let mut sixteenth = None;

@@ -1,8 +1,9 @@
 //! Well-known networks with random weights, as they were published: shapes, channels, strides.
 //!
-//! Those that see images take bytes as decoders give them, `image` UINT8 \[N, height, width, 3\], and normalise them
-//! themselves; encoders take `input_ids` and `attention_mask` INT64 \[N, length\]. All answer in FP32. The weights keep the
-//! scale of what passes through, so that nothing overflows in FP16.
+//! Those that see images take bytes as decoders give them, `image` UINT8 \[N, height, width, 3\],
+//! and normalise them themselves; encoders take `input_ids` and `attention_mask` INT64 \[N,
+//! length\]. All answer in FP32. The weights keep the scale of what passes through, so that nothing
+//! overflows in FP16.
 
 mod bert;
 mod densenet;

@@ -1,4 +1,5 @@
-//! ResNets of bottleneck blocks (He et al., 2016), with the stride in the middle of a block, as is usual since.
+//! ResNets of bottleneck blocks (He et al., 2016), with the stride in the middle of a block, as is
+//! usual since.
 
 use super::{classify, image};
 use crate::builder::{Activation, Conv, Graph, Pool, Tensor};

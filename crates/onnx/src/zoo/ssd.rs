@@ -1,7 +1,8 @@
-//! A single-shot detector (Liu et al., 2016) on MobileNetV2 at 300 by 300 pixels, with the light heads of that paper.
+//! A single-shot detector (Liu et al., 2016) on MobileNetV2 at 300 by 300 pixels, with the light
+//! heads of that paper.
 //!
-//! Its answers are `boxes`, offsets from each anchor, and `scores`, probabilities of 21 classes for each anchor. Which boxes are
-//! left when others cover them is for the client to choose.
+//! Its answers are `boxes`, offsets from each anchor, and `scores`, probabilities of 21 classes for
+//! each anchor. Which boxes are left when others cover them is for the client to choose.
 
 use super::image;
 use super::mobilenet::{depthwise, features};

@@ -1,12 +1,14 @@
-//! Many sessions: best fit in several orders, each session tried with the shortest round of what is there already.
+//! Many sessions: best fit in several orders, each session tried with the shortest round of what is
+//! there already.
 //!
-//! No round is fixed in advance, so a set is refused only if it really does not fit; that alone is worth more than any
-//! cleverness in the order. The orders differ in what they take for the hard ones.
+//! No round is fixed in advance, so a set is refused only if it really does not fit; that alone is
+//! worth more than any cleverness in the order. The orders differ in what they take for the hard
+//! ones.
 
 use fermata_core::Span;
 
-use super::bound::occupancy;
 use super::greedy::sorted;
+use super::occupancy::occupancy;
 use super::{Bin, Packer, Set};
 
 /// What makes a session hard to place: the largest is placed first.
@@ -14,7 +16,8 @@ type Hardness = fn(&Packer<'_>, usize) -> f64;
 
 const ORDERS: [Hardness; 2] = [
     |packer, at| occupancy(&packer.sessions[at].turn),
-    // A tight objective leaves few companions, and likes its own kind; among alike objectives the larger is harder.
+    // A tight objective leaves few companions, and likes its own kind; among alike objectives the
+    // larger is harder.
     |packer, at| {
         let turn = &packer.sessions[at].turn;
         occupancy(turn) - 10.0 * (4.0 * turn.slo.as_ms().ln()).floor()

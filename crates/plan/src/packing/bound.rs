@@ -2,50 +2,33 @@
 
 use super::best_fit::best_fit;
 use super::columns::{Effort, Items};
+use super::occupancy::occupancy;
 use super::simplex::{Covering, Entries};
 use super::{Packer, Set};
-use crate::round::Turn;
 
-/// The least share of a GPU that a session takes, whatever it shares the GPU with: the least `l(b) / d` over all rounds
-/// `d` in which it gathers `b` requests and is in time. Infinite, if it cannot be in time at all.
-pub fn occupancy(turn: &Turn<'_>) -> f64 {
-    let mut least = f64::INFINITY;
-    for batch in 1..=turn.profile.max_batch() {
-        let latency = turn.profile.latency(batch);
-        // A round in which so many come: longer than for one less, short enough to be in time.
-        let longest = (turn.slo - latency).0 as f64;
-        let gathered = |requests: usize| requests as f64 / turn.rate * 1e9;
-        if longest < latency.0 as f64 || batch > 1 && gathered(batch - 1) >= longest {
-            break;
-        }
-        let round = gathered(batch).min(longest);
-        if round >= latency.0 as f64 {
-            least = least.min(latency.0 as f64 / round);
-        }
-    }
-    least
-}
-
-/// Whatever sets there are, the members of each take at most one GPU together, and each at least its least share.
+/// Whatever sets there are, the members of each take at most one GPU together, and each at least
+/// its least share.
 pub fn fluid_bound(packer: &Packer<'_>) -> usize {
     let shares = packer.sessions.iter().map(|session| occupancy(&session.turn)).sum::<f64>();
-    // Rates are counted in whole requests with a little tolerance, so the sum may be a little too high.
+    // Rates are counted in whole requests with a little tolerance, so the sum may be a little too
+    // high.
     (shares * (1.0 - 1e-5)).ceil() as usize
 }
 
-/// The value of the configuration program, which takes fractions of sets: no packing has fewer sets. It need not be
-/// whole. `None`, if it would take too long.
+/// The value of the configuration program, which takes fractions of sets: no packing has fewer
+/// sets. It need not be whole. `None`, if it would take too long.
 ///
-/// With more than a few hundred sessions, the prices of the sessions of a model are taken to be piecewise linear in their
-/// rates, between as many `knots`. The best of such prices bound the program, and so the packings, from below; the more
-/// knots, the less is lost.
+/// With more than a few hundred sessions, the prices of the sessions of a model are taken to be
+/// piecewise linear in their rates, between as many `knots`. The best of such prices bound the
+/// program, and so the packings, from below; the more knots, the less is lost.
 pub fn configuration_bound(packer: &Packer<'_>, knots: Option<usize>) -> Option<f64> {
     let items = Items::single(packer.sessions.len());
     let worth = if knots.is_some() { ROUGH } else { FINE };
     let mut effort = Effort { steps: STEPS_MAX, enough: ENOUGH, worth, first: 0 };
     let mut sets: Vec<Set> = best_fit(packer);
     let mut bound = None;
-    // Few knots and a part of the sessions find most of the sets that all of them need, and find them sooner.
+    // Few knots and a part of the sessions find most of the sets that all of them need, and find
+    // them sooner.
     let stages = match knots {
         None => vec![(None, 1)],
         Some(knots) => vec![(Some(knots / 2), 16), (Some(knots), 4), (Some(knots), 1)],
@@ -69,7 +52,8 @@ pub fn configuration_bound(packer: &Packer<'_>, knots: Option<usize>) -> Option<
                 weights.map(|(at, parts)| if asked(at) { price(parts) } else { 0.0 }).collect();
             let found = items.price(packer, &prices, &mut effort);
             if found.sets.is_empty() {
-                // Prices by which no set is worth more than `most` bound the sets from below (Farley).
+                // Prices by which no set is worth more than `most` bound the sets from below
+                // (Farley).
                 break found.most.map(|most| prices.iter().sum::<f64>() / most);
             }
             for set in found.sets {
@@ -85,8 +69,9 @@ pub fn configuration_bound(packer: &Packer<'_>, knots: Option<usize>) -> Option<
 const STEPS_MAX: usize = 2_000_000_000;
 /// One pricing ends with so many sets.
 const ENOUGH: usize = 500;
-/// Sets that are worth less than this more than a GPU are passed over, and the bound is as much lower. Thousands of
-/// sessions have so many nearly worthy sets that looking at all of them would take hours.
+/// Sets that are worth less than this more than a GPU are passed over, and the bound is as much
+/// lower. Thousands of sessions have so many nearly worthy sets that looking at all of them would
+/// take hours.
 const ROUGH: f64 = 2.5e-3;
 const FINE: f64 = 1e-6;
 

@@ -1,8 +1,9 @@
 //! Sets that are worth having at given prices: the pricing step of column generation.
 //!
-//! A set is worth its members' prices. The search adds one item after another to a GPU. At each step every item that
-//! still fits has a weight, the time its batch would take: no larger set has it for less. What the best of the rest
-//! could add is then at most a knapsack of the room that is left, taken by fractions.
+//! A set is worth its members' prices. The search adds one item after another to a GPU. At each
+//! step every item that still fits has a weight, the time its batch would take: no larger set has
+//! it for less. What the best of the rest could add is then at most a knapsack of the room that is
+//! left, taken by fractions.
 
 use std::cmp::Ordering;
 
@@ -10,7 +11,8 @@ use fermata_core::Span;
 
 use super::{Bin, Packer, Set};
 
-/// Sessions that are taken together or not at all, in packings of which some parts are decided already.
+/// Sessions that are taken together or not at all, in packings of which some parts are decided
+/// already.
 #[derive(Clone, Debug)]
 pub(super) struct Items {
     /// The sessions of each item.
@@ -35,7 +37,8 @@ pub(super) struct Effort {
     pub(super) enough: usize,
     /// A set is of interest if it is worth this much more than a GPU.
     pub(super) worth: f64,
-    /// Where to begin: a search that had enough goes on there with the next prices, so that all items have their turn.
+    /// Where to begin: a search that had enough goes on there with the next prices, so that all
+    /// items have their turn.
     pub(super) first: usize,
 }
 
@@ -48,8 +51,8 @@ impl Items {
         }
     }
 
-    /// Sets of items that are worth more than a GPU at these prices, the best for each densest member. Stops when it has
-    /// found as many as are enough, or has no steps left.
+    /// Sets of items that are worth more than a GPU at these prices, the best for each densest
+    /// member. Stops when it has found as many as are enough, or has no steps left.
     pub(super) fn price(&self, packer: &Packer<'_>, prices: &[f64], effort: &mut Effort) -> Found {
         let steps = &mut effort.steps;
         let mut search =
@@ -121,8 +124,9 @@ impl Search<'_> {
         Some(sessions.iter().map(latency).fold(Span::ZERO, |sum, each| sum + each).0 as f64)
     }
 
-    /// Adds the candidate at this place to the chosen ones, then any of those after it, in all ways that could be worth
-    /// more than the best. The candidates fit on the GPU and are in the order of their density.
+    /// Adds the candidate at this place to the chosen ones, then any of those after it, in all ways
+    /// that could be worth more than the best. The candidates fit on the GPU and are in the order
+    /// of their density.
     fn add(&mut self, bin: &Bin, list: &List, at: usize, value: f64) {
         if *self.steps == 0 {
             return;
@@ -152,7 +156,8 @@ impl Search<'_> {
         self.chosen.pop();
     }
 
-    /// Those that still fit, may be together with the item, and could be a part of something better.
+    /// Those that still fit, may be together with the item, and could be a part of something
+    /// better.
     fn rest(
         &self,
         bin: &Bin,

@@ -1,9 +1,10 @@
 //! The fewest GPUs, proven: a table of subsets for few sessions, branch and price for many.
 //!
-//! The configuration program takes fractions of sets so that every session is covered once; its value is a lower bound,
-//! and for packings like these it rounds up to the answer nearly always. Sets are generated as prices ask for them
-//! (`columns`). Where the solution is fractional, two sessions that are together by a fraction are put together, or
-//! kept apart (Ryan and Foster): both leave a smaller problem of the same form.
+//! The configuration program takes fractions of sets so that every session is covered once; its
+//! value is a lower bound, and for packings like these it rounds up to the answer nearly always.
+//! Sets are generated as prices ask for them (`columns`). Where the solution is fractional, two
+//! sessions that are together by a fraction are put together, or kept apart (Ryan and Foster): both
+//! leave a smaller problem of the same form.
 
 use std::collections::BTreeSet;
 
@@ -23,8 +24,8 @@ pub struct Exact {
     pub lower_bound: usize,
 }
 
-/// How many additions to sets are tried, over all subproblems, before the best packing so far is taken: a few seconds.
-/// Most problems need a thousandth of it.
+/// How many additions to sets are tried, over all subproblems, before the best packing so far is
+/// taken: a few seconds. Most problems need a thousandth of it.
 const STEPS_MAX: usize = 3_000_000;
 /// One pricing ends with so many sets.
 const ENOUGH: usize = 60;
@@ -40,8 +41,8 @@ impl Exact {
     }
 }
 
-/// The fewest sets that fit. Sessions up to about a hundred; with many more the bound is weaker and the answer that
-/// of best fit.
+/// The fewest sets that fit. Sessions up to about a hundred; with many more the bound is weaker and
+/// the answer that of best fit.
 pub fn exact(packer: &Packer<'_>) -> Exact {
     if packer.sessions.len() <= subsets::SESSIONS_MAX {
         let sets = subsets::fewest(packer);
@@ -164,7 +165,8 @@ impl Search<'_> {
         Relaxed { taken, columns: sets, bound }
     }
 
-    /// Takes the sets that are taken most, as far as they do not overlap, and places the rest by best fit.
+    /// Takes the sets that are taken most, as far as they do not overlap, and places the rest by
+    /// best fit.
     fn round_up(&mut self, items: &Items, taken: &[(Set, f64)]) {
         let mut order: Vec<&(Set, f64)> = taken.iter().collect();
         order.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -202,7 +204,8 @@ impl Search<'_> {
     }
 }
 
-/// The two items of which it is the least certain whether they are together: both branches then raise the bound.
+/// The two items of which it is the least certain whether they are together: both branches then
+/// raise the bound.
 fn partly_together(taken: &[(Set, f64)]) -> Option<(usize, usize)> {
     let mut together = std::collections::BTreeMap::<(usize, usize), f64>::new();
     for (set, amount) in taken {

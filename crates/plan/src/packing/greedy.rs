@@ -1,18 +1,20 @@
-//! The greedy rules that others use: squishy bin packing as Nexus prints it (algorithm 1), and packing that knows
-//! nothing of batches.
+//! The greedy rules that others use: squishy bin packing as Nexus prints it (algorithm 1), and
+//! packing that knows nothing of batches.
 
 use fermata_core::Span;
 
 use super::{Packer, Session, Set};
 
-/// A GPU with its round, as algorithm 1 keeps it: the round of whoever had the shortest, and not the shortest possible.
+/// A GPU with its round, as algorithm 1 keeps it: the round of whoever had the shortest, and not
+/// the shortest possible.
 struct Node {
     members: Set,
     duty: f64,
 }
 
-/// Algorithm 1 for sessions that do not fill a GPU: each begins on a GPU of its own with the largest batch that it
-/// can gather in time; in the order of their occupancy they are merged into the node that becomes the fullest.
+/// Algorithm 1 for sessions that do not fill a GPU: each begins on a GPU of its own with the
+/// largest batch that it can gather in time; in the order of their occupancy they are merged into
+/// the node that becomes the fullest.
 pub fn squishy(packer: &Packer<'_>) -> Vec<Set> {
     let alone: Vec<Node> = (0..packer.sessions.len()).map(|at| alone(packer, at)).collect();
     let mut order: Vec<(f64, usize)> =
@@ -37,21 +39,14 @@ pub fn squishy(packer: &Packer<'_>) -> Vec<Set> {
     sorted(nodes.into_iter().map(|node| node.members).collect())
 }
 
-/// Lines 12 to 15: the largest batch with `l(b) + b / rate <= slo` (equation 2), and the time in which it gathers. A
-/// single request need not be gathered: where not even it comes often enough, only the round must be short enough.
+/// Lines 12 to 15: the largest batch with `l(b) + b / rate <= slo` (equation 2), and the time in
+/// which it gathers. A single request need not be gathered: where not even it comes often enough,
+/// only the round must be short enough.
 fn alone(packer: &Packer<'_>, at: usize) -> Node {
     let Session { turn, .. } = &packer.sessions[at];
-    let slo = turn.slo.0 as f64;
-    let gathering = |b: usize| b as f64 / turn.rate * 1e9;
-    let fits = |b: usize| turn.profile.latency(b).0 as f64 + gathering(b) <= slo;
-    let (mut batch, mut above) = (0, turn.profile.max_batch() + 1);
-    while above - batch > 1 {
-        let middle = batch.midpoint(above);
-        if fits(middle) { batch = middle } else { above = middle }
-    }
-    let duty = match batch {
+    let duty = match turn.profile.gathered_within(turn.slo, turn.rate * 1e-9) {
         0 => (turn.slo - turn.profile.shortest()).0 as f64,
-        _ => gathering(batch),
+        batch => batch as f64 / turn.rate * 1e9,
     };
     Node { members: vec![at], duty }
 }
@@ -70,8 +65,9 @@ fn occupancy(packer: &Packer<'_>, node: &Node) -> f64 {
     node.members.iter().map(latency).sum::<f64>() / node.duty
 }
 
-/// What a scheduler does that knows how many requests a second a GPU serves, and nothing of rounds (the baseline of
-/// Nexus 7.2): first fit by the share of a GPU at the largest batch. Its sets need not fit.
+/// What a scheduler does that knows how many requests a second a GPU serves, and nothing of rounds
+/// (the baseline of Nexus 7.2): first fit by the share of a GPU at the largest batch. Its sets need
+/// not fit.
 pub fn oblivious(packer: &Packer<'_>) -> Vec<Set> {
     let mut order: Vec<(f64, usize)> = (0..packer.sessions.len())
         .map(|at| (packer.sessions[at].turn.rate / packer.sessions[at].peak(), at))

@@ -1,23 +1,26 @@
 //! The next packing from the last one, moving little (Nexus 6.1, last paragraph).
 //!
-//! A GPU that has become too full gives up its cheapest sessions; what is new or was given up goes where it fits best;
-//! and while moves are left, the GPU that is used the least is emptied onto the others and released.
+//! A GPU that has become too full gives up its cheapest sessions; what is new or was given up goes
+//! where it fits best; and while moves are left, the GPU that is used the least is emptied onto the
+//! others and released.
 
-use super::bound::occupancy;
 use super::greedy::sorted;
+use super::occupancy::occupancy;
 use super::{Bin, Packer, Set};
 
 /// Sessions on their GPUs again, and how many are elsewhere than before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repacked {
-    /// Who shares a GPU. The GPUs of the previous packing come first, in their order; those that were released are empty.
+    /// Who shares a GPU. The GPUs of the previous packing come first, in their order; those that
+    /// were released are empty.
     pub sets: Vec<Set>,
     /// How many sessions were on another GPU before.
     pub moved: usize,
 }
 
-/// Packs the sessions, given where they were: sets of places in the list of sessions, each in at most one. Sessions that
-/// were nowhere are placed; those on a GPU that is too full now must move; at most `moves` others do, to release GPUs.
+/// Packs the sessions, given where they were: sets of places in the list of sessions, each in at
+/// most one. Sessions that were nowhere are placed; those on a GPU that is too full now must move;
+/// at most `moves` others do, to release GPUs.
 pub fn repack(packer: &Packer<'_>, previous: &[Set], moves: usize) -> Repacked {
     let mut placed = vec![false; packer.sessions.len()];
     let mut homeless: Set = Vec::new();
@@ -46,7 +49,8 @@ pub fn repack(packer: &Packer<'_>, previous: &[Set], moves: usize) -> Repacked {
     Repacked { sets, moved }
 }
 
-/// Empties the least used GPUs onto the others, as long as moves are left. Says how many sessions moved.
+/// Empties the least used GPUs onto the others, as long as moves are left. Says how many sessions
+/// moved.
 fn release(packer: &Packer<'_>, bins: &mut Vec<Bin>, moves: usize) -> usize {
     let used = |bin: &Bin| bin.members.iter().map(|&at| share(packer, at)).sum::<f64>();
     let mut order: Vec<(f64, usize)> =
@@ -69,7 +73,8 @@ fn release(packer: &Packer<'_>, bins: &mut Vec<Bin>, moves: usize) -> usize {
     moved
 }
 
-/// Puts a session where it leaves the least room, on a GPU that is in use; not on the one that is being emptied.
+/// Puts a session where it leaves the least room, on a GPU that is in use; not on the one that is
+/// being emptied.
 fn place(packer: &Packer<'_>, bins: &mut [Bin], at: usize, emptied: Option<usize>) -> bool {
     let usable = |(place, bin): &(usize, &Bin)| Some(*place) != emptied && !bin.members.is_empty();
     let fitting = bins.iter().enumerate().filter(usable).filter_map(|(place, bin)| {

@@ -1,8 +1,9 @@
-//! Whole demands on whole GPUs, in rounds (Nexus 6.1): which of them share one, so that the fewest GPUs are enough.
+//! Whole demands on whole GPUs, in rounds (Nexus 6.1): which of them share one, so that the fewest
+//! GPUs are enough.
 //!
-//! A demand that fills GPUs of its own gets them first (`saturate`); what is left of it, and everything smaller, is
-//! packed. The planners differ only in how they look for sets that fit, and all of them use the same test of a set:
-//! the shortest round (`crate::round`), and the memory.
+//! A demand that fills GPUs of its own gets them first (`saturate`); what is left of it, and
+//! everything smaller, is packed. The planners differ only in how they look for sets that fit, and
+//! all of them use the same test of a set: the shortest round (`crate::round`), and the memory.
 
 mod best_fit;
 mod bound;
@@ -10,6 +11,7 @@ mod columns;
 mod exact;
 mod greedy;
 mod incremental;
+mod occupancy;
 
 mod simplex;
 mod subsets;
@@ -20,12 +22,14 @@ use crate::problem::{Demand, Kind};
 use crate::round::{Turn, shortest_round};
 
 pub use best_fit::best_fit;
-pub use bound::{configuration_bound, fluid_bound, occupancy};
+pub use bound::{configuration_bound, fluid_bound};
 pub use exact::{Exact, exact};
 pub use greedy::{oblivious, squishy};
 pub use incremental::{Repacked, repack};
+pub use occupancy::occupancy;
 
-/// What is to be packed: a demand, or what is left of one when the GPUs that it fills are taken off.
+/// What is to be packed: a demand, or what is left of one when the GPUs that it fills are taken
+/// off.
 #[derive(Clone, Copy, Debug)]
 pub struct Session<'a> {
     /// Its place in the list of demands.
@@ -65,8 +69,8 @@ impl<'a> Session<'a> {
         Some(Self { demand, turn, memory: asked.memory, workspace: asked.workspace })
     }
 
-    /// The batch of a GPU that runs nothing else, back to back: the largest with `2 l(b) <= slo`, since who just
-    /// misses a batch waits for all of it. Zero, if there is none.
+    /// The batch of a GPU that runs nothing else, back to back: the largest with `2 l(b) <= slo`,
+    /// since who just misses a batch waits for all of it. Zero, if there is none.
     pub fn saturated_batch(&self) -> usize {
         self.turn.profile.largest_within(Span(self.turn.slo.0 / 2))
     }
@@ -151,7 +155,8 @@ impl<'a> Packer<'a> {
 pub(crate) struct Bin {
     pub(crate) members: Set,
     pub(crate) round: Span,
-    /// No round may be longer than this, for the members as they are: their batches only grow with it.
+    /// No round may be longer than this, for the members as they are: their batches only grow with
+    /// it.
     pub(crate) longest: Span,
     weights: u64,
     workspace: u64,

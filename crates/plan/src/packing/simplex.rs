@@ -1,9 +1,10 @@
 //! The linear program of column generation: cover every row with columns at the least cost.
 //!
-//! `min c x` with `A x >= b` and `x >= 0`, where columns come one by one, as prices of the rows show which are worth
-//! having. That needs the prices (duals), and a start from the last solution: the solvers in pure Rust that we looked at
-//! give neither, and what is needed is this page: the revised simplex method with the inverse of the basis kept whole,
-//! since there are hundreds of rows and not hundreds of thousands.
+//! `min c x` with `A x >= b` and `x >= 0`, where columns come one by one, as prices of the rows
+//! show which are worth having. That needs the prices (duals), and a start from the last solution:
+//! the solvers in pure Rust that we looked at give neither, and what is needed is this page: the
+//! revised simplex method with the inverse of the basis kept whole, since there are hundreds of
+//! rows and not hundreds of thousands.
 
 /// What a column adds to which rows, in ascending order of rows.
 pub(super) type Entries = Vec<(usize, f64)>;
@@ -30,7 +31,8 @@ struct Column {
 const TINY: f64 = 1e-9;
 /// A column is worth having if it saves at least this much.
 const WORTH: f64 = 1e-7;
-/// Ties between rows make the method walk in circles: their right sides are told apart by this part.
+/// Ties between rows make the method walk in circles: their right sides are told apart by this
+/// part.
 const APART: f64 = 1e-7;
 /// After so many pivots the inverse is computed anew, before rounding errors add up.
 const FRESH: usize = 400;
@@ -111,7 +113,8 @@ impl Covering {
         }
     }
 
-    /// Takes a column into the basis; `false` if nothing would leave it, which only a rounding error can cause.
+    /// Takes a column into the basis; `false` if nothing would leave it, which only a rounding
+    /// error can cause.
     fn enter(&mut self, column: usize) -> bool {
         let rows = self.rows();
         let mut direction = vec![0.0; rows];
@@ -150,7 +153,8 @@ impl Covering {
         true
     }
 
-    /// Computes the inverse of the basis anew (Gauss and Jordan, with the largest pivot of each column).
+    /// Computes the inverse of the basis anew (Gauss and Jordan, with the largest pivot of each
+    /// column).
     fn refresh(&mut self) {
         let rows = self.rows();
         let mut basis = vec![0.0; rows * rows];
@@ -166,7 +170,8 @@ impl Covering {
             let largest = (at..rows).max_by(|&a, &b| size(a).total_cmp(&size(b)));
             let largest = largest.expect("a row is left");
             if size(largest) < TINY {
-                // The basis has become singular by rounding errors: the old inverse is the better one.
+                // The basis has become singular by rounding errors: the old inverse is the better
+                // one.
                 return;
             }
             for column in 0..rows {

@@ -2,7 +2,8 @@
 
 use super::{Packer, Set};
 
-/// With so many sessions the table has 16,384 entries, and filling it takes 4.8 million steps at most.
+/// With so many sessions the table has 16,384 entries, and filling it takes 4.8 million steps at
+/// most.
 pub(super) const SESSIONS_MAX: usize = 14;
 
 /// The fewest sets that fit.

@@ -1,46 +1,11 @@
-//! The best split: pairs of time and GPUs of each part of a query, of which only those are kept that may matter.
+//! The best split: pairs of time and GPUs of each part of a query, of which only those are kept
+//! that may matter.
 
-use fermata_core::{Profile, Span};
+use fermata_core::Span;
 
-use super::Budget;
+use super::point::Point;
 use super::relaxed::{Relaxed, Worth};
 use super::shape::{Part, Shape};
-
-/// What a part of a query can do: take so long, with so many GPUs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Point {
-    pub(super) time: Span,
-    pub(super) gpus: f64,
-    /// The batch of a call; else the points of the two parts that this one is made of.
-    from: (u32, u32),
-}
-
-impl Point {
-    /// The batch of a call.
-    pub(super) fn batch(&self) -> usize {
-        self.from.0 as usize
-    }
-}
-
-/// The batches of a stage within `limit`, without those for which another takes no longer and needs no more GPUs. From the
-/// fastest to the cheapest.
-pub(super) fn front(profile: &Profile, rate: f64, budget: Budget, limit: Span) -> Vec<Point> {
-    let mut points: Vec<Point> = Vec::with_capacity(profile.max_batch().min(128));
-    let per_nanosecond = rate * 1e-9;
-    for batch in 1..=profile.max_batch() {
-        let time = budget.time(profile.latency(batch));
-        if time > limit {
-            break;
-        }
-        let gpus = per_nanosecond * profile.cost(batch);
-        match points.last_mut() {
-            Some(last) if gpus >= last.gpus => {}
-            Some(last) if time == last.time => (last.gpus, last.from.0) = (gpus, batch as u32),
-            _ => points.push(Point { time, gpus, from: (batch as u32, 0) }),
-        }
-    }
-    points
-}
 
 /// The batches with the fewest GPUs of all that keep the objective.
 pub(super) fn best(
@@ -84,7 +49,8 @@ struct Search<'a> {
 
 /// More budgets than this are not told apart: then a part is asked for all its points.
 const BUDGETS_MAX: usize = 256;
-/// A combination costs as much as so many steps of a walk along two fronts, since it must be sorted.
+/// A combination costs as much as so many steps of a walk along two fronts, since it must be
+/// sorted.
 const COMBINATION: usize = 8;
 
 impl<'a> Search<'a> {
@@ -118,10 +84,12 @@ impl<'a> Search<'a> {
         Self { shape, relaxed, gap, limits, kept, sizes }
     }
 
-    /// Finds the points of a part that are the cheapest within some of these budgets, which rise; all, if none are given.
+    /// Finds the points of a part that are the cheapest within some of these budgets, which rise;
+    /// all, if none are given.
     ///
-    /// The whole query has one budget. What is called once before all the rest has few points, and each leaves one budget
-    /// for the rest: so nearly everything is asked for at a few budgets only.
+    /// The whole query has one budget. What is called once before all the rest has few points, and
+    /// each leaves one budget for the rest: so nearly everything is asked for at a few budgets
+    /// only.
     fn find(&mut self, part: usize, budgets: Option<&[Span]>) {
         match self.shape.parts[part] {
             Part::Call(_) => {}
@@ -171,8 +139,8 @@ fn left_over(budgets: &[Span], points: &[Point]) -> Option<Vec<Span>> {
 
 /// Every point of one part after every point of another, within a limit.
 fn in_series(first: &[Point], second: &[Point], limit: Span, worth: Worth) -> Vec<Point> {
-    // A point of the shorter list with all of the longer one is a row in the order of time. Rows are merged two by two,
-    // and what is beaten is gone from then on.
+    // A point of the shorter list with all of the longer one is a row in the order of time. Rows
+    // are merged two by two, and what is beaten is gone from then on.
     let swapped = first.len() > second.len();
     let (short, long) = if swapped { (second, first) } else { (first, second) };
     let mut rows: Vec<Vec<Point>> = Vec::with_capacity(short.len());
@@ -221,8 +189,8 @@ fn merge(one: &[Point], other: &[Point]) -> Vec<Point> {
     }
 }
 
-/// The cheapest point of one part after a point of another within each budget: the longer the first takes, the shorter
-/// the second.
+/// The cheapest point of one part after a point of another within each budget: the longer the first
+/// takes, the shorter the second.
 fn in_series_within(first: &[Point], second: &[Point], budgets: &[Span]) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::with_capacity(budgets.len());
     for &budget in budgets {
@@ -270,8 +238,8 @@ fn side_by_side(one: &[Point], other: &[Point]) -> Vec<Point> {
     points
 }
 
-/// A split near the best: what the prices say, rounded down to whole batches, and then batches that are made larger where
-/// that gains the most, while there is room.
+/// A split near the best: what the prices say, rounded down to whole batches, and then batches that
+/// are made larger where that gains the most, while there is room.
 fn first_split(shape: &Shape, fronts: &[Vec<Point>], relaxed: &Relaxed, slo: Span) -> Vec<usize> {
     let largest_within = |front: &[Point], time: Span| {
         front.partition_point(|point| point.time <= time).saturating_sub(1)

@@ -1,14 +1,17 @@
-//! The split as it would be if batches were divisible: a bound, and the price of time in each part of the query.
+//! The split as it would be if batches were divisible: a bound, and the price of time in each part
+//! of the query.
 //!
-//! The GPUs that a part needs fall with the time it may take, along a convex curve. The whole query is at the point of its
-//! curve that the objective allows. There, a nanosecond more would save so many GPUs: its price. Parts in series have the
-//! price of what they make up, since a nanosecond may be given to either; parts side by side share it, since a nanosecond
-//! is good for both. For any such prices, `sum (gpus + price time)` over the stages, less the price of the whole objective,
-//! is at most the GPUs of any split: that is Lagrange's bound, and these prices make it the highest.
+//! The GPUs that a part needs fall with the time it may take, along a convex curve. The whole query
+//! is at the point of its curve that the objective allows. There, a nanosecond more would save so
+//! many GPUs: its price. Parts in series have the price of what they make up, since a nanosecond
+//! may be given to either; parts side by side share it, since a nanosecond is good for both. For
+//! any such prices, `sum (gpus + price time)` over the stages, less the price of the whole
+//! objective, is at most the GPUs of any split: that is Lagrange's bound, and these prices make it
+//! the highest.
 
 use fermata_core::Span;
 
-use super::exact::Point;
+use super::point::Point;
 use super::shape::{Part, Shape};
 
 /// What is known before batches are whole numbers.
@@ -107,7 +110,8 @@ impl Worth {
     }
 }
 
-/// GPUs over time: convex, falling, flat after the last of its corners; a corner is a time in nanoseconds and GPUs.
+/// GPUs over time: convex, falling, flat after the last of its corners; a corner is a time in
+/// nanoseconds and GPUs.
 #[derive(Debug)]
 struct Curve(Vec<(f64, f64)>);
 
@@ -216,7 +220,8 @@ impl Curve {
     }
 }
 
-/// The height of a curve at a time that is not before its start; `passed` is the last corner before it.
+/// The height of a curve at a time that is not before its start; `passed` is the last corner before
+/// it.
 fn at(corners: &[(f64, f64)], passed: &mut usize, time: f64) -> f64 {
     while corners.get(*passed + 1).is_some_and(|next| next.0 <= time) {
         *passed += 1;

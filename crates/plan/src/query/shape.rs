@@ -7,8 +7,8 @@ use super::Query;
 /// A query taken apart.
 #[derive(Debug)]
 pub(super) struct Shape {
-    /// First the calls, in the order of the stages; then each part after the two that it is made of; last the whole
-    /// query.
+    /// First the calls, in the order of the stages; then each part after the two that it is made
+    /// of; last the whole query.
     pub(super) parts: Vec<Part>,
 }
 
@@ -34,8 +34,9 @@ struct Edge {
 impl Shape {
     /// Takes a query apart; `None`, if its graph is not made of series and parallels.
     ///
-    /// Stages and dependencies are edges between points. Two edges in a row are one, where nothing else meets between
-    /// them; two edges side by side are one. What is left of a series-parallel graph in the end is one edge.
+    /// Stages and dependencies are edges between points. Two edges in a row are one, where nothing
+    /// else meets between them; two edges side by side are one. What is left of a series-parallel
+    /// graph in the end is one edge.
     pub(super) fn of(query: &Query) -> Option<Self> {
         let mut shape = Self { parts: Vec::with_capacity(2 * query.stages.len()) };
         let mut edges = shape.edges(query);
@@ -100,8 +101,8 @@ impl Shape {
         edges
     }
 
-    /// Makes one edge of the two at a point, and of that and others beside it; `false`, if there are not two, one in and
-    /// one out.
+    /// Makes one edge of the two at a point, and of that and others beside it; `false`, if there
+    /// are not two, one in and one out.
     fn join_at(&mut self, edges: &mut Vec<Edge>, point: usize) -> bool {
         let (mut before, mut after) = (None, None);
         for (at, edge) in edges.iter().enumerate() {

@@ -35,8 +35,8 @@ fn brute_force(query: &Query, budget: Budget) -> Option<f64> {
     }
 }
 
-/// A model of Nexus' figure 3 by its requests a second at three latencies. All times are doubled, since 250 requests a
-/// second in batches of 50 ms would be twelve and a half a batch.
+/// A model of Nexus' figure 3 by its requests a second at three latencies. All times are doubled,
+/// since 250 requests a second in batches of 50 ms would be twelve and a half a batch.
 fn figure_3(throughputs: [f64; 3]) -> Profile {
     let mut table = Vec::new();
     for (ms, throughput) in [80.0, 100.0, 120.0].into_iter().zip(throughputs) {

@@ -1,4 +1,5 @@
-//! What gpulet is compared with: squishy packing on whole GPUs, and best fit of shares without taking turns.
+//! What gpulet is compared with: squishy packing on whole GPUs, and best fit of shares without
+//! taking turns.
 
 use super::board::{Board, Place};
 use super::scene::Scene;
@@ -6,9 +7,9 @@ use super::scene::Scene;
 /// Rates below this part of a demand are rounding errors.
 const NOTHING: f64 = 1e-9;
 
-/// Squishy packing (Nexus, algorithm 1) on so many whole GPUs: full ones first, then what is left of each demand, the
-/// largest first, to the fullest GPU on which it can take its turn. A GPU holds as many models as its memory does. What
-/// does not fit is not on the board.
+/// Squishy packing (Nexus, algorithm 1) on so many whole GPUs: full ones first, then what is left
+/// of each demand, the largest first, to the fullest GPU on which it can take its turn. A GPU holds
+/// as many models as its memory does. What does not fit is not on the board.
 pub fn squishy(scene: &Scene, gpus: usize) -> Board {
     let mut board = Board::whole(scene, gpus);
     let (mut next, mut rests) = (0, Vec::new());
@@ -40,8 +41,8 @@ pub fn squishy(scene: &Scene, gpus: usize) -> Board {
     board
 }
 
-/// Every demand gets a share of its own, the smallest that is enough, on the fullest GPU that has so much left; the
-/// demands that ask for most come first. Nobody takes turns.
+/// Every demand gets a share of its own, the smallest that is enough, on the fullest GPU that has
+/// so much left; the demands that ask for most come first. Nobody takes turns.
 pub fn best_fit(scene: &Scene, gpus: usize) -> Board {
     let mut board = Board::whole(scene, gpus);
     let mut order: Vec<usize> = (0..scene.items.len()).collect();

@@ -1,6 +1,6 @@
-//! The best plan with shares that is found: a quick try, the program over subsets, then gpulet's exhaustive search. For more
-//! demands than the program can take, GPU by GPU, elastic partitioning in several orders, and whole GPUs: good plans, not the
-//! best.
+//! The best plan with shares that is found: a quick try, the program over subsets, then gpulet's
+//! exhaustive search. For more demands than the program can take, GPU by GPU, elastic partitioning
+//! in several orders, and whole GPUs: good plans, not the best.
 
 use super::Found;
 use super::baselines::squishy;
@@ -9,11 +9,12 @@ use super::elastic::{elastic, elastic_in_order, ideal};
 use super::scene::Scene;
 use super::subsets::{ITEMS_MAX, full_ones, gpu_by_gpu, renamed, search};
 
-/// Gpulet's search through all ways to split the GPUs is part of the portfolio up to so many GPUs: 84 ways.
+/// Gpulet's search through all ways to split the GPUs is part of the portfolio up to so many GPUs:
+/// 84 ways.
 const IDEAL_GPUS_MAX: usize = 6;
 
-/// A board on which at most so many GPUs serve all demands, if one is found. It is found whenever one of the methods here
-/// finds it, so never less often than by gpulet's.
+/// A board on which at most so many GPUs serve all demands, if one is found. It is found whenever
+/// one of the methods here finds it, so never less often than by gpulet's.
 pub fn schedule(scene: &Scene, gpus: usize) -> Option<Board> {
     if scene.lower_bound() > gpus {
         return None;
@@ -29,7 +30,8 @@ pub fn schedule(scene: &Scene, gpus: usize) -> Option<Board> {
         .or_else(|| (gpus <= IDEAL_GPUS_MAX).then(|| ideal(scene, gpus)).flatten())
 }
 
-/// The fewest GPUs with which all demands are served; what can be had, if the limit does not allow it.
+/// The fewest GPUs with which all demands are served; what can be had, if the limit does not allow
+/// it.
 pub(super) fn best(scene: &Scene, limit: usize) -> Found {
     let mut found = elastic_fewest(scene, limit);
     found.keep(scene, limit, gpu_by_gpu(scene));
@@ -61,9 +63,9 @@ impl Found {
     }
 }
 
-/// The fewest GPUs with which elastic partitioning serves everything: as many as it takes where there are enough, then fewer
-/// for as long as that is enough too. Gpulet's algorithm 2 counts up; the number is the same wherever more GPUs never
-/// hurt.
+/// The fewest GPUs with which elastic partitioning serves everything: as many as it takes where
+/// there are enough, then fewer for as long as that is enough too. Gpulet's algorithm 2 counts up;
+/// the number is the same wherever more GPUs never hurt.
 pub(super) fn elastic_fewest(scene: &Scene, limit: usize) -> Found {
     let ample = ample(scene);
     let mut board = elastic(scene, ample);
@@ -87,7 +89,8 @@ pub(super) fn elastic_fewest(scene: &Scene, limit: usize) -> Found {
     Found { board, enough }
 }
 
-/// Loads of more GPUs than this get those first that one demand fills: there are too many to look at one by one.
+/// Loads of more GPUs than this get those first that one demand fills: there are too many to look
+/// at one by one.
 const LOAD_MAX: f64 = 200.0;
 
 /// A method, for any load.

@@ -50,8 +50,8 @@ impl Board {
         self.gpus[gpu].slots.get(1 - slot)
     }
 
-    /// The highest rate of an item that a slot of its GPU can serve: nobody there becomes late, and there is
-    /// memory. `models` is how many a slot may hold.
+    /// The highest rate of an item that a slot of its GPU can serve: nobody there becomes late, and
+    /// there is memory. `models` is how many a slot may hold.
     pub(super) fn room(&self, scene: &Scene, place: Place, item: usize, models: usize) -> f64 {
         let slot = self.slot(place);
         let already = slot.members.iter().find(|(member, _)| *member == item);

@@ -1,5 +1,5 @@
-//! Whether a plan with shares holds: every promise recomputed from the problem, by nothing that the planners use but the
-//! latency model.
+//! Whether a plan with shares holds: every promise recomputed from the problem, by nothing that the
+//! planners use but the latency model.
 
 use fermata_core::Span;
 
@@ -26,7 +26,8 @@ pub enum Fault {
         /// Which one.
         gpu: usize,
     },
-    /// Batches that are smaller than what comes in a round, or that take longer than it; or no round at all.
+    /// Batches that are smaller than what comes in a round, or that take longer than it; or no
+    /// round at all.
     Behind {
         /// Which pool.
         pool: usize,

@@ -1,14 +1,17 @@
-//! Elastic partitioning (gpulet, algorithm 1), and the search through all partitionings that its authors call ideal.
+//! Elastic partitioning (gpulet, algorithm 1), and the search through all partitionings that its
+//! authors call ideal.
 //!
-//! Demands are placed one after the other, those with the smallest rate times objective first. Each looks for a share of
-//! the size that is enough for it, or where more would hardly help; it takes the smallest free share of at least that
-//! size, splitting a whole GPU if it comes to that, unless it can take turns with those on a share in use.
+//! Demands are placed one after the other, those with the smallest rate times objective first. Each
+//! looks for a share of the size that is enough for it, or where more would hardly help; it takes
+//! the smallest free share of at least that size, splitting a whole GPU if it comes to that, unless
+//! it can take turns with those on a share in use.
 //!
-//! How the text was read. A share is tested by the rounds of `round.rs`, which allow whatever any duty cycle does. Nobody
-//! may be placed who makes a neighbour late, so the share that is enough is asked for beside the loudest neighbour:
-//! reckoned alone, it would bear none, and the rest of its GPU would stay empty. Taking turns is tried also where no free
-//! share is left, and a rest for which no share is large enough goes in parts to where most of it fits: the printed loop
-//! would have no end there.
+//! How the text was read. A share is tested by the rounds of `round.rs`, which allow whatever any
+//! duty cycle does. Nobody may be placed who makes a neighbour late, so the share that is enough is
+//! asked for beside the loudest neighbour: reckoned alone, it would bear none, and the rest of its
+//! GPU would stay empty. Taking turns is tried also where no free share is left, and a rest for
+//! which no share is large enough goes in parts to where most of it fits: the printed loop would
+//! have no end there.
 
 use super::board::{Board, Gpu, Place};
 use super::scene::Scene;
@@ -27,9 +30,10 @@ pub(super) fn elastic_in_order(scene: &Scene, order: Vec<usize>, gpus: usize) ->
     Placing::new(scene, order, loudest, true).place_all(Board::whole(scene, gpus))
 }
 
-/// Tries every way to split the GPUs until all demands fit; `None` if they never do. GPUs are alike, so that of the
-/// `4^n` ways only those that differ by more than their order are tried. Nothing must be kept for later neighbours where
-/// sizes are given, so a share is asked for both as if it had none, and as if it had the loudest.
+/// Tries every way to split the GPUs until all demands fit; `None` if they never do. GPUs are
+/// alike, so that of the `4^n` ways only those that differ by more than their order are tried.
+/// Nothing must be kept for later neighbours where sizes are given, so a share is asked for both as
+/// if it had none, and as if it had the loudest.
 pub fn ideal(scene: &Scene, gpus: usize) -> Option<Board> {
     let placings = [0, scene.items.len()]
         .map(|level| Placing::new(scene, by_rate_and_slo(scene), level, false));

@@ -1,8 +1,10 @@
-//! Latencies that were measured on some shares of a GPU at some batch sizes, and those on any share in between.
+//! Latencies that were measured on some shares of a GPU at some batch sizes, and those on any share
+//! in between.
 //!
-//! Between two measured sizes they lie on a straight line. Between two measured shares they lie on a line over `1 / share`: a batch
-//! takes a fixed time and its work divided by the share. Below the smallest share that line goes on, and above the largest
-//! nothing is faster. A larger batch never takes less, nor does a smaller share: what was measured otherwise is noise.
+//! Between two measured sizes they lie on a straight line. Between two measured shares they lie on
+//! a line over `1 / share`: a batch takes a fixed time and its work divided by the share. Below the
+//! smallest share that line goes on, and above the largest nothing is faster. A larger batch never
+//! takes less, nor does a smaller share: what was measured otherwise is noise.
 
 use std::fmt;
 
@@ -15,7 +17,8 @@ pub struct Grid {
     batches: Vec<usize>,
     /// The shares, in percent, ascending, with the latency at each of the sizes.
     rows: Vec<(u32, Vec<Span>)>,
-    /// The sizes that are run, ascending: a batch is padded up to the next of them. None, if all are.
+    /// The sizes that are run, ascending: a batch is padded up to the next of them. None, if all
+    /// are.
     run: Vec<usize>,
 }
 
@@ -64,7 +67,8 @@ impl Grid {
                 return Err(GridError::Zero(*percent));
             }
         }
-        // From the largest share on, each is at least as slow as the one before, and as its own smaller batches.
+        // From the largest share on, each is at least as slow as the one before, and as its own
+        // smaller batches.
         let mut above = vec![Span::ZERO; batches.len()];
         for (_, latencies) in rows.iter_mut().rev() {
             let mut highest = Span::ZERO;
@@ -76,8 +80,8 @@ impl Grid {
         Ok(Self { batches: batches.to_vec(), rows, run: Vec::new() })
     }
 
-    /// The same where only batches of these sizes are run, and others padded up to the next of them. Sizes that are not measured may be
-    /// among them; above the last, nothing is padded.
+    /// The same where only batches of these sizes are run, and others padded up to the next of
+    /// them. Sizes that are not measured may be among them; above the last, nothing is padded.
     pub fn padded_to(self, sizes: &[usize]) -> Result<Self, GridError> {
         match are_sizes(sizes) {
             true => Ok(Self { run: sizes.to_vec(), ..self }),

@@ -1,11 +1,11 @@
-//! What two shares of one GPU do to each other: they have their own multiprocessors, and the L2 cache and the memory
-//! in common.
+//! What two shares of one GPU do to each other: they have their own multiprocessors, and the L2
+//! cache and the memory in common.
 //!
-//! Latencies are multiplied by a factor that is linear in how much of both either neighbour uses (gpulet 4.4). Its
-//! coefficients are fitted to measured pairs by least squares.
+//! Latencies are multiplied by a factor that is linear in how much of both either neighbour uses
+//! (gpulet 4.4). Its coefficients are fitted to measured pairs by least squares.
 
-/// How much of what is shared a model uses while it runs alone on a whole GPU, from zero to one. On a share of `p` it
-/// works `p` times as fast, so that it uses `p` times as much.
+/// How much of what is shared a model uses while it runs alone on a whole GPU, from zero to one. On
+/// a share of `p` it works `p` times as fast, so that it uses `p` times as much.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
     /// Of the L2 cache's bandwidth.
@@ -15,8 +15,8 @@ pub struct Usage {
 }
 
 impl Default for Usage {
-    /// Where nothing was measured: two such models on halves of a GPU slow each other down by 12 %, about what was
-    /// measured on an H200.
+    /// Where nothing was measured: two such models on halves of a GPU slow each other down by 12 %,
+    /// about what was measured on an H200.
     fn default() -> Self {
         Self { l2: 0.35, dram: 0.35 }
     }
@@ -69,7 +69,8 @@ impl Coefficients {
         self.other_l2 * usage.l2 + self.other_dram * usage.dram
     }
 
-    /// How many times as long `own` takes beside `other`, both as used on their shares; at least one.
+    /// How many times as long `own` takes beside `other`, both as used on their shares; at least
+    /// one.
     pub fn factor(&self, own: Usage, other: Usage) -> f64 {
         (self.own(own) + self.other(other) + self.constant).max(1.0)
     }
@@ -92,15 +93,16 @@ impl Sample {
     }
 }
 
-/// The coefficients with the least squared error over the samples; `None` if the samples do not determine them.
+/// The coefficients with the least squared error over the samples; `None` if the samples do not
+/// determine them.
 pub fn fit(samples: &[Sample]) -> Option<Coefficients> {
     let rows = samples.iter().map(|sample| (sample.row(), sample.factor));
     let [own_l2, other_l2, own_dram, other_dram, constant] = least_squares(rows)?;
     Some(Coefficients { own_l2, other_l2, own_dram, other_dram, constant })
 }
 
-/// The weights of `N` terms whose sum is nearest to what each row should give, by the squares of what is missing; `None` if the
-/// rows do not determine them.
+/// The weights of `N` terms whose sum is nearest to what each row should give, by the squares of
+/// what is missing; `None` if the rows do not determine them.
 pub fn least_squares<const N: usize>(
     rows: impl IntoIterator<Item = ([f64; N], f64)>,
 ) -> Option<[f64; N]> {
@@ -140,7 +142,8 @@ fn solve<const N: usize>(mut matrix: [[f64; N]; N], mut right: [f64; N]) -> Opti
     Some(std::array::from_fn(|at| right[at] / matrix[at][at]))
 }
 
-/// The relative error of the prediction that this part of the samples stay within, for each of the `parts`.
+/// The relative error of the prediction that this part of the samples stay within, for each of the
+/// `parts`.
 pub fn error_quantiles(model: &Coefficients, samples: &[Sample], parts: &[f64]) -> Vec<f64> {
     let error =
         |sample: &Sample| (model.factor(sample.own, sample.other) / sample.factor - 1.0).abs();
@@ -161,7 +164,8 @@ mod tests {
 
     use super::*;
 
-    /// Pairs of random usages, their factor as the default coefficients have it, off by up to `noise` either way.
+    /// Pairs of random usages, their factor as the default coefficients have it, off by up to
+    /// `noise` either way.
     fn samples(count: usize, noise: f64) -> Vec<Sample> {
         let mut random = Pcg64Mcg::seed_from_u64(7);
         let usage = |random: &mut Pcg64Mcg| Usage { l2: random.random(), dram: random.random() };

@@ -1,14 +1,15 @@
 //! How long batches take on a share of a GPU, where only the whole GPU was measured.
 //!
-//! `L(b, p) = beta + (l(b) - beta) / p` for a share `p` of at most one: what grows with the batch is work, which a
-//! share does more slowly in proportion; the fixed part `beta` (launches, small kernels that wait for one another) uses
-//! a few multiprocessors only, and a share has those too. On an H200, ResNet50 confined to 8 to 132 of its 132
-//! multiprocessors follows this within 5 % at batches of 32, within 23 % at 8 and 19 % at 1 (the test below has the table).
+//! `L(b, p) = beta + (l(b) - beta) / p` for a share `p` of at most one: what grows with the batch
+//! is work, which a share does more slowly in proportion; the fixed part `beta` (launches, small
+//! kernels that wait for one another) uses a few multiprocessors only, and a share has those too.
+//! On an H200, ResNet50 confined to 8 to 132 of its 132 multiprocessors follows this within 5 % at
+//! batches of 32, within 23 % at 8 and 19 % at 1 (the test below has the table).
 
 use fermata_core::{Profile, Span};
 
-/// The part of a batch's latency that does not grow with the batch, in nanoseconds: where the line through the first and
-/// the last entry of the table meets an empty batch.
+/// The part of a batch's latency that does not grow with the batch, in nanoseconds: where the line
+/// through the first and the last entry of the table meets an empty batch.
 pub fn fixed_part(profile: &Profile) -> f64 {
     let last = profile.max_batch();
     if last == 1 {
@@ -52,8 +53,8 @@ pub(super) fn stretch(span: Span, factor: f64) -> Span {
 mod tests {
     use super::*;
 
-    /// ResNet50 in ONNX Runtime on an H200, confined by green contexts: multiprocessors, and milliseconds at batches of
-    /// 1, 8 and 32.
+    /// ResNet50 in ONNX Runtime on an H200, confined by green contexts: multiprocessors, and
+    /// milliseconds at batches of 1, 8 and 32.
     const MEASURED: [(u32, [f64; 3]); 6] = [
         (132, [1.00, 1.24, 3.11]),
         (120, [1.09, 1.34, 3.45]),

@@ -1,9 +1,13 @@
-//! Shares of GPUs (gpulet): a GPU is whole, or split in two shares that run side by side, and models take turns on each.
+//! Shares of GPUs (gpulet): a GPU is whole, or split in two shares that run side by side, and
+//! models take turns on each.
 //!
-//! - `latency.rs`, `grid.rs`, `interference.rs`: how long batches take on a share, reckoned or measured, and beside a neighbour.
+//! - `latency.rs`, `grid.rs`, `interference.rs`: how long batches take on a share, reckoned or
+//!   measured, and beside a neighbour.
 //! - `scene.rs`: what fits on a share; `board.rs`: GPUs while they are filled.
-//! - `elastic.rs`: gpulet's two algorithms and its "ideal"; `baselines.rs`: what it is compared with.
-//! - `subsets/`: a dynamic program that schedules more; `best.rs`: it with everything else, for any number of demands.
+//! - `elastic.rs`: gpulet's two algorithms and its "ideal"; `baselines.rs`: what it is compared
+//!   with.
+//! - `subsets/`: a dynamic program that schedules more; `best.rs`: it with everything else, for any
+//!   number of demands.
 //! - `check.rs`: whether a plan holds.
 
 mod baselines;
@@ -34,13 +38,14 @@ pub use latency::{fixed_part, on_share, stretched};
 pub use scene::Scene;
 pub use subsets::search;
 
-/// What GPUs may be split into, and with which care. The defaults are those of gpulet's text and prototype, where they say
-/// something about GPUs, and exact where the prototype has some slack.
+/// What GPUs may be split into, and with which care. The defaults are those of gpulet's text and
+/// prototype, where they say something about GPUs, and exact where the prototype has some slack.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     /// The smaller or the larger share of each way to split a GPU in two, in percent.
     pub splits: Vec<u32>,
-    /// How many models may take turns on a share. Squishy packing has no such limit, and `best` tries that too.
+    /// How many models may take turns on a share. Squishy packing has no such limit, and `best`
+    /// tries that too.
     pub models: usize,
     /// The largest batch. The prototype has 32.
     pub batch: usize,
@@ -108,8 +113,8 @@ impl Traits {
     }
 }
 
-/// A plan by elastic partitioning, with as few GPUs as it finds (gpulet, algorithms 1 and 2). What is known of each demand
-/// is by its place; nothing is known of those that are missing.
+/// A plan by elastic partitioning, with as few GPUs as it finds (gpulet, algorithms 1 and 2). What
+/// is known of each demand is by its place; nothing is known of those that are missing.
 pub fn elastic(problem: &Problem, rules: &Rules, traits: &[Traits]) -> Plan {
     plan(problem, rules, traits, best::elastic_fewest)
 }
@@ -119,8 +124,8 @@ pub fn best(problem: &Problem, rules: &Rules, traits: &[Traits]) -> Plan {
     plan(problem, rules, traits, best::best)
 }
 
-/// The scene of a problem on GPUs of its first kind: demands that could not be met even alone are not in it, nor are those
-/// without requests.
+/// The scene of a problem on GPUs of its first kind: demands that could not be met even alone are
+/// not in it, nor are those without requests.
 pub fn scene(problem: &Problem, rules: &Rules, traits: &[Traits]) -> Scene {
     let placed = |&demand: &usize| {
         let asked = &problem.demands[demand];
@@ -144,7 +149,8 @@ struct Found {
     enough: usize,
 }
 
-/// Each demand goes to the kind on which it is cheapest, if GPUs were a fluid; each kind is planned for itself.
+/// Each demand goes to the kind on which it is cheapest, if GPUs were a fluid; each kind is planned
+/// for itself.
 fn plan(
     problem: &Problem,
     rules: &Rules,

@@ -1,8 +1,9 @@
 //! Demands on GPUs of one kind that may be split in two: what fits on a share, beside whom.
 //!
-//! Members of a share take turns in rounds (`round.rs`). Their latencies depend on their neighbour on the same GPU only by
-//! its loudest member, so the demands are kept from the quietest to the loudest: a *level* of noise is the number of the
-//! loudest neighbour, counted from one, and zero without a neighbour. More noise never makes anything fit.
+//! Members of a share take turns in rounds (`round.rs`). Their latencies depend on their neighbour
+//! on the same GPU only by its loudest member, so the demands are kept from the quietest to the
+//! loudest: a *level* of noise is the number of the loudest neighbour, counted from one, and zero
+//! without a neighbour. More noise never makes anything fit.
 
 use fermata_core::{Profile, Span};
 
@@ -52,7 +53,8 @@ pub(super) struct Item {
 pub(super) type Members = [(usize, f64)];
 
 impl Scene {
-    /// Of those demands of the problem whose places are given, on the kind. Each must run there, in time if alone.
+    /// Of those demands of the problem whose places are given, on the kind. Each must run there, in
+    /// time if alone.
     pub(super) fn new(
         problem: &Problem,
         kind: usize,
@@ -135,8 +137,8 @@ impl Scene {
         Seat { turn, factor: self.factor(item, size, level) }
     }
 
-    /// The shortest round in which all members keep up and are in time; `None`, if there is none. This is
-    /// `shortest_round`, with latencies that depend on the neighbour.
+    /// The shortest round in which all members keep up and are in time; `None`, if there is none.
+    /// This is `shortest_round`, with latencies that depend on the neighbour.
     pub(super) fn round(&self, size: usize, level: usize, members: &Members) -> Option<Span> {
         let seats = members.iter().map(|&(item, rate)| self.seat(item, rate, size, level));
         let seats: Vec<Seat<'_>> = seats.collect();
@@ -173,10 +175,11 @@ impl Scene {
         highest
     }
 
-    /// No plan has fewer GPUs, split or not: a member whose batch is `b` in rounds of `d` has a rate of at most `b / d`
-    /// and takes `L(b, p) / d` of the time of its share, that is `p L(b, p) / b` of a GPU for each request a second; its
-    /// round is at least as long as its batch, so `2 L(b, p) <= slo`. The least of `p L(b, p) / b` over all such `b` and
-    /// `p`, times the rates, adds up to GPUs. Neighbours only make batches longer.
+    /// No plan has fewer GPUs, split or not: a member whose batch is `b` in rounds of `d` has a
+    /// rate of at most `b / d` and takes `L(b, p) / d` of the time of its share, that is `p L(b, p)
+    /// / b` of a GPU for each request a second; its round is at least as long as its batch, so `2
+    /// L(b, p) <= slo`. The least of `p L(b, p) / b` over all such `b` and `p`, times the rates,
+    /// adds up to GPUs. Neighbours only make batches longer.
     pub fn lower_bound(&self) -> usize {
         // A hair less, so that rounding errors do not add a GPU.
         let fluid = (self.load() - 1e-9).ceil() as usize;
@@ -254,8 +257,8 @@ impl Seat<'_> {
     }
 }
 
-/// The shortest round of at least `round` in which the seats keep up beside a batch that takes `guest`; `None`, if
-/// somebody is late then.
+/// The shortest round of at least `round` in which the seats keep up beside a batch that takes
+/// `guest`; `None`, if somebody is late then.
 fn settle(seats: &[Seat<'_>], round: Span, guest: Span) -> Option<Span> {
     let sum = |round| seats.iter().fold(guest, |sum, seat| sum + seat.latency(round));
     let mut round = round.max(sum(Span::ZERO));

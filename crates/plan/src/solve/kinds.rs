@@ -69,8 +69,9 @@ fn offers(problem: &Problem, method: Method, asked: &Demand) -> Result<Vec<Offer
     Ok(offers)
 }
 
-/// The kind of each demand. Where a kind is needed more than there are of it, those leave it for another that are
-/// served there for the least money more, by the GPUs that they set free; `gpus` says how many demands on one kind need.
+/// The kind of each demand. Where a kind is needed more than there are of it, those leave it for
+/// another that are served there for the least money more, by the GPUs that they set free; `gpus`
+/// says how many demands on one kind need.
 pub(super) fn choose(
     problem: &Problem,
     choices: &[Choice],

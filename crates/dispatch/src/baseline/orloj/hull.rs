@@ -1,14 +1,18 @@
-//! Those whose priority changes with time, and the first of them at any moment: a dynamic convex hull.
+//! Those whose priority changes with time, and the first of them at any moment: a dynamic convex
+//! hull.
 //!
-//! A priority is `alpha x + beta`, where x grows with time. As points (alpha, beta), who is first at x is the point that
-//! a line of slope -x coming from above meets first; as lines over x, it is the uppermost one. Both are Overmars and van
-//! Leeuwen's problem, and this is their tree: sorted by alpha, members at the leaves, and each inner node knows where its
-//! upper half overtakes its lower half, which happens once, since all of the upper half rises faster. That place is the
-//! bridge between the hulls of the halves. So a query is one comparison a level, and nobody keeps a hull.
+//! A priority is `alpha x + beta`, where x grows with time. As points (alpha, beta), who is first
+//! at x is the point that a line of slope -x coming from above meets first; as lines over x, it is
+//! the uppermost one. Both are Overmars and van Leeuwen's problem, and this is their tree: sorted
+//! by alpha, members at the leaves, and each inner node knows where its upper half overtakes its
+//! lower half, which happens once, since all of the upper half rises faster. That place is the
+//! bridge between the hulls of the halves. So a query is one comparison a level, and nobody keeps a
+//! hull.
 //!
-//! An update finds bridges anew along one path, each by walking down both halves at once: O(log^2 n). Most of them need
-//! not be found: a new line that is not above the bridge's end leaves it where it is, and so does one that goes and was
-//! not part of it. The tree is balanced by weight; a rotation costs two bridges, or three.
+//! An update finds bridges anew along one path, each by walking down both halves at once: O(log^2
+//! n). Most of them need not be found: a new line that is not above the bridge's end leaves it
+//! where it is, and so does one that goes and was not part of it. The tree is balanced by weight; a
+//! rotation costs two bridges, or three.
 
 /// A priority that changes with time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,7 +30,8 @@ impl Point {
         self.alpha * x + self.beta
     }
 
-    /// By how much it is above another at x. From differences, so that lines are told apart that are nearly the same.
+    /// By how much it is above another at x. From differences, so that lines are told apart that
+    /// are nearly the same.
     #[inline]
     fn above(&self, other: &Self, x: f64) -> f64 {
         (self.alpha - other.alpha) * x + (self.beta - other.beta)
@@ -44,7 +49,8 @@ impl Point {
 pub struct HullQueue<K> {
     root: Option<Child>,
     leaves: Vec<Leaf<K>>,
-    /// What a query needs of each inner node; the rest is in `nodes`, so that this stays in the cache.
+    /// What a query needs of each inner node; the rest is in `nodes`, so that this stays in the
+    /// cache.
     gates: Vec<Gate>,
     nodes: Vec<Node>,
     /// Places of leaves and inner nodes that are gone.
@@ -74,8 +80,9 @@ const LEAF: u32 = 1 << 31;
 
 /// Neither half of a node has more than this many times the members of the other.
 const HEAVY: u32 = 3;
-/// A half that is too heavy gives away its inner quarter if that has less than this many times the members of the outer
-/// one, else half of it. With these two one step always suffices (Hirai and Yamamoto).
+/// A half that is too heavy gives away its inner quarter if that has less than this many times the
+/// members of the outer one, else half of it. With these two one step always suffices (Hirai and
+/// Yamamoto).
 const INNER: u32 = 2;
 
 /// Where the upper half of an inner node overtakes the lower one.
@@ -89,9 +96,11 @@ struct Gate {
 /// The rest of an inner node.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Who is first at the gate in the lower half, and in the upper half, equally: the ends of the bridge.
+    /// Who is first at the gate in the lower half, and in the upper half, equally: the ends of the
+    /// bridge.
     ends: (Point, Point),
-    /// No point of the lower half is this or behind it, every one of the upper half is. Its members may be gone.
+    /// No point of the lower half is this or behind it, every one of the upper half is. Its members
+    /// may be gone.
     split: Point,
     /// How many points the halves have.
     counts: (u32, u32),
@@ -205,7 +214,8 @@ impl<K: Copy + Ord> HullQueue<K> {
         *self = Self::default();
     }
 
-    /// The leaf where a point is, or beside which it would be; the nodes above it are then in the path.
+    /// The leaf where a point is, or beside which it would be; the nodes above it are then in the
+    /// path.
     fn walk_to(&mut self, point: Point) -> Option<Child> {
         let mut at = self.root?;
         while let Some(node) = at.node() {
@@ -319,11 +329,14 @@ impl<K: Copy + Ord> HullQueue<K> {
 
     /// Finds where the upper half of a node overtakes its lower half.
     ///
-    /// Both are convex over x, and the upper one rises faster everywhere, so there is one such place. What is known of a half
-    /// before one goes down into it are the two lines that meet at its own gate, and are below it everywhere else. Each step finds out on which side of a gate the place is, and so leaves out a half of a half.
+    /// Both are convex over x, and the upper one rises faster everywhere, so there is one such
+    /// place. What is known of a half before one goes down into it are the two lines that meet at
+    /// its own gate, and are below it everywhere else. Each step finds out on which side of a gate
+    /// the place is, and so leaves out a half of a half.
     ///
-    /// Lines that are nearly the same meet anywhere, by rounding. So the place is kept between the gates that it was found to be
-    /// after and before, and gates beyond those are not asked: then the halves differ by no more than rounding there.
+    /// Lines that are nearly the same meet anywhere, by rounding. So the place is kept between the
+    /// gates that it was found to be after and before, and gates beyond those are not asked: then
+    /// the halves differ by no more than rounding there.
     fn find_bridge(&mut self, node: usize) {
         let Gate { lower: mut low, upper: mut high, .. } = self.gates[node];
         let rise = self.nodes[node].split.alpha;
@@ -354,8 +367,9 @@ impl<K: Copy + Ord> HullQueue<K> {
         self.nodes[node].ends = ends;
     }
 
-    /// Whether the place where one node is overtaken by another, all of which rises at least so fast and all of the one at most,
-    /// is before the one's gate, and before the other's: at least one of the two is found out.
+    /// Whether the place where one node is overtaken by another, all of which rises at least so
+    /// fast and all of the one at most, is before the one's gate, and before the other's: at least
+    /// one of the two is found out.
     #[inline]
     fn compare(&self, one: usize, other: usize, rise: f64) -> (Option<bool>, Option<bool>) {
         let (x, other_x) = (self.gates[one].x, self.gates[other].x);
@@ -371,8 +385,9 @@ impl<K: Copy + Ord> HullQueue<K> {
         } else if high.above(&other_low, other_x) > 0.0 {
             (Some(false), Some(false))
         } else {
-            // From the other's gate back to x the other falls by at least `rise`, and from x to there the one rises by at most
-            // that: which of the two is below by this tells either that the other is below at x, or the one at the other's gate.
+            // From the other's gate back to x the other falls by at least `rise`, and from x to
+            // there the one rises by at most that: which of the two is below by this tells either
+            // that the other is below at x, or the one at the other's gate.
             let above = (other_low.alpha - rise) * other_x
                 + (rise - high.alpha) * x
                 + (other_low.beta - high.beta);
@@ -380,7 +395,8 @@ impl<K: Copy + Ord> HullQueue<K> {
         }
     }
 
-    /// The half of a node on the side of its gate where the place is, which is then bounded by the gate.
+    /// The half of a node on the side of its gate where the place is, which is then bounded by the
+    /// gate.
     #[inline]
     fn descend(
         &self,
@@ -413,7 +429,8 @@ impl<K: Copy + Ord> HullQueue<K> {
     }
 }
 
-/// Where a line overtakes another that rises less fast; before all time if it rises as fast, since it is above then.
+/// Where a line overtakes another that rises less fast; before all time if it rises as fast, since
+/// it is above then.
 #[inline]
 fn overtakes(low: Point, high: Point) -> f64 {
     let rise = high.alpha - low.alpha;

@@ -1,24 +1,27 @@
 //! Orloj: batches of requests whose run time is not known, only how it is distributed.
 //!
-//! For each batch size there is a queue of the requests that can be in time in such a batch, by a priority that changes with
-//! time ([`score`]). The size whose queue has the earliest deadline is sent, with the requests of the highest
-//! priority (algorithm 1).
+//! For each batch size there is a queue of the requests that can be in time in such a batch, by a
+//! priority that changes with time ([`score`]). The size whose queue has the earliest deadline is
+//! sent, with the requests of the highest priority (algorithm 1).
 //!
-//! How the text was read, where it leaves something open. Where several readings are possible, the one was taken that comes
-//! nearest to the finish rates of its two-modal load; `sim/tests/orloj.rs` has them.
-//! - Algorithm 1 takes sizes in descending order of (deadline, size), its text the earliest deadline first. The text is followed,
-//!   the larger size first where deadlines are equal: so it is the largest batch that the most urgent request is
-//!   feasible for. (In descending order it would be the largest that anybody is feasible for.) A size that has fewer requests
-//!   than it needs is passed over, and batches are of exactly that size.
+//! How the text was read, where it leaves something open. Where several readings are possible, the
+//! one was taken that comes nearest to the finish rates of its two-modal load; `sim/tests/orloj.rs`
+//! has them.
+//! - Algorithm 1 takes sizes in descending order of (deadline, size), its text the earliest
+//!   deadline first. The text is followed, the larger size first where deadlines are equal: so it
+//!   is the largest batch that the most urgent request is feasible for. (In descending order it
+//!   would be the largest that anybody is feasible for.) A size that has fewer requests than it
+//!   needs is passed over, and batches are of exactly that size.
 //! - The sizes are powers of two up to 16, as in Clockwork, which it was built on.
 //! - Equation 2's h is a density (see [`score`]).
-//! - Which distribution L has, before it is known who is in the batch (4.3): the request itself is of its own kind, its
-//!   companions are of any, in the shares that the model's requests have.
-//! - `EstimateBatchLatency(r, bs)` is equation 3 for as long as requests of r's kind take on average: nothing else is known of the
-//!   batch when a request is judged. A request leaves a size's queue when its deadline is nearer than that, stays in those of the smaller
-//!   sizes, and is dropped when it has left the last.
-//! - Several models share the executors: that with the earliest deadline goes first. Where classes of executors
-//!   differ, each has its own queues.
+//! - Which distribution L has, before it is known who is in the batch (4.3): the request itself is
+//!   of its own kind, its companions are of any, in the shares that the model's requests have.
+//! - `EstimateBatchLatency(r, bs)` is equation 3 for as long as requests of r's kind take on
+//!   average: nothing else is known of the batch when a request is judged. A request leaves a
+//!   size's queue when its deadline is nearer than that, stays in those of the smaller sizes, and
+//!   is dropped when it has left the last.
+//! - Several models share the executors: that with the earliest deadline goes first. Where classes
+//!   of executors differ, each has its own queues.
 
 mod hull;
 mod model;
@@ -40,10 +43,12 @@ pub use self::hull::{HullQueue, Point};
 
 /// The parameter of the anticipated delay, per millisecond: the authors' choice.
 pub(crate) const DELAY_RATE: f64 = 1e-4;
-/// The values it may have: beyond these an exponential of a second is nothing, or the difference of two is.
+/// The values it may have: beyond these an exponential of a second is nothing, or the difference of
+/// two is.
 pub(crate) const DELAY_RATES: RangeInclusive<f64> = 1e-9..=1.0;
 
-/// A batch that could be sent: its earliest deadline, its size, its model, and the model's shelf. The least goes first.
+/// A batch that could be sent: its earliest deadline, its size, its model, and the model's shelf.
+/// The least goes first.
 type Choice = (Time, Reverse<usize>, ModelId, usize);
 
 /// Queues and executors.
@@ -61,7 +66,8 @@ pub(crate) struct Orloj {
 }
 
 impl Orloj {
-    /// No models and no executors. The anticipated delay is exponential with this rate, per millisecond.
+    /// No models and no executors. The anticipated delay is exponential with this rate, per
+    /// millisecond.
     pub(crate) fn new(rate_per_ms: f64, network: Network) -> Self {
         Self {
             network,
@@ -165,7 +171,8 @@ impl Orloj {
         }
     }
 
-    /// Of all batches that an idle executor could run, that with the earliest deadline: its model, its shelf, and the executor.
+    /// Of all batches that an idle executor could run, that with the earliest deadline: its model,
+    /// its shelf, and the executor.
     fn choose(&mut self, now: Time) -> Option<(ModelId, usize, ExecutorId)> {
         if self.waiting.is_empty() || !self.executors.any_idle() {
             return None;

@@ -85,7 +85,8 @@ impl Model {
         self.ends.first().map_or(Time::NEVER, |&(end, _)| end)
     }
 
-    /// The batch that would be sent to an executor of a class: its earliest deadline, its size, and its shelf.
+    /// The batch that would be sent to an executor of a class: its earliest deadline, its size, and
+    /// its shelf.
     pub(super) fn candidate(&mut self, now: Time, class: ClassId) -> Option<(Time, usize, usize)> {
         let mut best: Option<(Time, usize, usize)> = None;
         // The larger size goes first where deadlines are equal, so it comes last.
@@ -102,7 +103,8 @@ impl Model {
         best
     }
 
-    /// Takes a batch from a candidate's shelf, the highest priority first; how long it is expected to take.
+    /// Takes a batch from a candidate's shelf, the highest priority first; how long it is expected
+    /// to take.
     pub(super) fn pop_batch(&mut self, now: Time, shelf: usize, batch: &mut Vec<Request>) -> Span {
         let Shelf { class, size, .. } = self.shelves[shelf];
         for _ in 0..size {

@@ -1,13 +1,15 @@
 //! The priority of a request in a batch of one size, as time passes (Orloj 4.1, equation 2).
 //!
-//! What is gained by running it now and not later, over the time that this takes: `(E[C(t + tau + L)] - E[C(t + L)]) / E[L]`
-//! for a cost C that steps up at the deadline, a delay tau that is exponential with rate b, and a batch that takes L. Where L
-//! is a histogram, each bin adds something of the form `alpha e^(bt) + beta` as long as the deadline is beyond the bin, within
-//! it, or before it. The deadline is within one bin at most: so the sums over all bins that are behind are made
-//! beforehand, and the priority of a request is one exponential and a table's row, until its deadline comes to the next bin.
+//! What is gained by running it now and not later, over the time that this takes: `(E[C(t + tau +
+//! L)] - E[C(t + L)]) / E[L]` for a cost C that steps up at the deadline, a delay tau that is
+//! exponential with rate b, and a batch that takes L. Where L is a histogram, each bin adds
+//! something of the form `alpha e^(bt) + beta` as long as the deadline is beyond the bin, within
+//! it, or before it. The deadline is within one bin at most: so the sums over all bins that are
+//! behind are made beforehand, and the priority of a request is one exponential and a table's row,
+//! until its deadline comes to the next bin.
 //!
-//! The text's h must be a density, the probability of a bin over its width: with the probability itself the priority would
-//! jump where bins of different widths meet.
+//! The text's h must be a density, the probability of a bin over its width: with the probability
+//! itself the priority would jump where bins of different widths meet.
 
 use fermata_core::{Distribution, KindId, Profile, Span, Spread, Time};
 
@@ -43,8 +45,8 @@ pub(super) struct Place {
 }
 
 impl Score {
-    /// For a request of a kind that is joined by `size - 1` others of any kind. `lead` passes before a batch begins, and the
-    /// anticipated delay has this rate, per nanosecond.
+    /// For a request of a kind that is joined by `size - 1` others of any kind. `lead` passes
+    /// before a batch begins, and the anticipated delay has this rate, per nanosecond.
     pub(super) fn of(profile: &Profile, kind: KindId, size: usize, lead: Span, rate: f64) -> Self {
         let Some(spread) = profile.spread() else {
             let always = profile.latency(size);
@@ -61,14 +63,14 @@ impl Score {
         Self { rate, estimate: Span(took(spread.mean(kind)) as u64) + lead, rows }
     }
 
-    /// From the decision to the end of a batch, if the request is neither shorter nor longer than its kind is on average, and
-    /// the longest of the batch (the text's `EstimateBatchLatency`).
+    /// From the decision to the end of a batch, if the request is neither shorter nor longer than
+    /// its kind is on average, and the longest of the batch (the text's `EstimateBatchLatency`).
     pub(super) fn estimate(&self) -> Span {
         self.estimate
     }
 
-    /// The priority for a cost that steps up to each of these values at its deadline (appendix B): the sum over the steps.
-    /// Times are counted from `base` on, which is not after `now`.
+    /// The priority for a cost that steps up to each of these values at its deadline (appendix B):
+    /// the sum over the steps. Times are counted from `base` on, which is not after `now`.
     pub(super) fn place(&self, now: Time, base: Time, costs: &[(Time, f64)]) -> Place {
         let mut sum = Place { point: Point::default(), until: Time::NEVER };
         let mut before = 0.0;
@@ -95,8 +97,8 @@ fn longest(spread: &Spread, kind: KindId, size: usize) -> Distribution {
     longest
 }
 
-/// For a batch that takes as long as some distribution says: the probability of each bin, and when it begins and ends, in
-/// nanoseconds and in order; `mean` is that of all.
+/// For a batch that takes as long as some distribution says: the probability of each bin, and when
+/// it begins and ends, in nanoseconds and in order; `mean` is that of all.
 fn rows(bins: impl Iterator<Item = (f64, f64, f64)>, mean: f64, lead: Span, rate: f64) -> Vec<Row> {
     let row = |from: f64, rise, level| Row { from: Span(from as u64) + lead, rise, level };
     let mut rows = Vec::new();

@@ -1,4 +1,5 @@
-//! Who can be in a batch of one size on one class of executor, by priority: one of the text's queues.
+//! Who can be in a batch of one size on one class of executor, by priority: one of the text's
+//! queues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use crate::event::Network;
 /// Requests are known by deadline and id.
 pub(super) type Key = (Time, RequestId);
 
-/// Times are counted from a base time, as exponents. When they come to this, from a new one: at the usual rate of 1e-4 per
-/// millisecond, after 1,000 seconds.
+/// Times are counted from a base time, as exponents. When they come to this, from a new one: at the
+/// usual rate of 1e-4 per millisecond, after 1,000 seconds.
 const EXPONENT_MAX: f64 = 100.0;
 
 /// The requests that are feasible for one size.
@@ -165,7 +166,8 @@ mod tests {
 
     use super::*;
 
-    /// Over many milestones, and base times when the rate is high, who is found has the highest priority of all.
+    /// Over many milestones, and base times when the rate is high, who is found has the highest
+    /// priority of all.
     #[test]
     fn the_best_is_the_one_with_the_highest_priority_at_every_moment() {
         let runs = |from: u64| (0..200).map(|at| Span((from + at % 37) * 1_000_000)).collect();

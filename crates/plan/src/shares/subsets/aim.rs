@@ -10,8 +10,8 @@ pub(super) type Served = [f64; FLEXIBLE_MAX];
 
 /// How many demands may be flexible at once.
 pub(super) const FLEXIBLE_MAX: usize = 4;
-/// Of the ways to serve a set with some of the flexible demands, at most so many are kept, those with the most load: the
-/// time grows with the cube of it.
+/// Of the ways to serve a set with some of the flexible demands, at most so many are kept, those
+/// with the most load: the time grows with the cube of it.
 const FRONT_MAX: usize = 100;
 /// Rates and loads that differ by less are the same.
 pub(super) const CLOSE: f64 = 1e-9;
@@ -91,8 +91,8 @@ impl<'a> Aim<'a> {
         }
     }
 
-    /// Leaves out what is too little: the other GPUs cannot serve so much more than the best of them does. Then the
-    /// lightest, if there are too many.
+    /// Leaves out what is too little: the other GPUs cannot serve so much more than the best of
+    /// them does. Then the lightest, if there are too many.
     pub(super) fn thin<T>(&self, set: Set, front: &mut Vec<Point<T>>, least: f64) {
         front.retain(|point| self.load(set, &point.served) >= least - CLOSE);
         if front.len() > FRONT_MAX {
@@ -103,7 +103,8 @@ impl<'a> Aim<'a> {
     }
 }
 
-/// How a share is used: all of a set, and some of the flexible demands, by their places among these.
+/// How a share is used: all of a set, and some of the flexible demands, by their places among
+/// these.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Use {
     pub(super) size: u8,
@@ -128,7 +129,8 @@ pub(super) fn insert<T>(front: &mut Vec<Point<T>>, point: Point<T>) {
     front.push(point);
 }
 
-/// What is left of a demand beside one share of its own, of any size, and as many whole GPUs as it fills.
+/// What is left of a demand beside one share of its own, of any size, and as many whole GPUs as it
+/// fills.
 fn rests(scene: &Scene, item: usize) -> Vec<f64> {
     let (wanted, loudest) = (scene.items[item].rate, scene.items.len());
     let full = scene.room(scene.whole(), 0, &[], item);

@@ -1,17 +1,21 @@
-//! Shares by a dynamic program over sets of demands: which fit on a share, on a GPU in two shares, on several GPUs.
+//! Shares by a dynamic program over sets of demands: which fit on a share, on a GPU in two shares,
+//! on several GPUs.
 //!
-//! Whether a set fits on a share depends on the other share of the GPU only by the loudest there (`scene.rs`), so a set is
-//! known by its noise and by the most noise that it bears, and two sets make a GPU if each bears the other. GPUs are
-//! added one by one: what the first of them hold, and the rest.
+//! Whether a set fits on a share depends on the other share of the GPU only by the loudest there
+//! (`scene.rs`), so a set is known by its noise and by the most noise that it bears, and two sets
+//! make a GPU if each bears the other. GPUs are added one by one: what the first of them hold, and
+//! the rest.
 //!
-//! A rate may have to be split over several shares. For a few *flexible* demands the program keeps, beside each set of
-//! the others, how much of them is served there: the best combinations, since more of one may be less of another. A share
-//! holds at most one flexible demand in part beside others, or several and nobody else. Every choice of so many demands
-//! is tried as the flexible ones.
+//! A rate may have to be split over several shares. For a few *flexible* demands the program keeps,
+//! beside each set of the others, how much of them is served there: the best combinations, since
+//! more of one may be less of another. A share holds at most one flexible demand in part beside
+//! others, or several and nobody else. Every choice of so many demands is tried as the flexible
+//! ones.
 //!
-//! What a GPU bears is bounded by the best that one was seen to do, in GPUs as if they were a fluid; combinations which
-//! the other GPUs could not complete at their best are left out, and nothing is lost by that. What may be lost: divisions of
-//! a share between several demands finer than the steps that are tried, and the lightest of very many combinations.
+//! What a GPU bears is bounded by the best that one was seen to do, in GPUs as if they were a
+//! fluid; combinations which the other GPUs could not complete at their best are left out, and
+//! nothing is lost by that. What may be lost: divisions of a share between several demands finer
+//! than the steps that are tried, and the lightest of very many combinations.
 
 mod aim;
 mod single;
@@ -21,8 +25,8 @@ use super::scene::{Item, Scene};
 use aim::{Aim, CLOSE, FLEXIBLE_MAX, Point, Served, Set, Use, members, subsets};
 use single::{OnGpu, Search, Table};
 
-/// With more demands than the first number, as many as the second may be flexible: the time grows threefold with each
-/// demand, and with the number of choices of flexible ones.
+/// With more demands than the first number, as many as the second may be flexible: the time grows
+/// threefold with each demand, and with the number of choices of flexible ones.
 const FLEXIBLE: [(usize, usize); 4] = [(11, 0), (9, 1), (4, 2), (0, FLEXIBLE_MAX)];
 /// No more demands than this.
 pub(super) const ITEMS_MAX: usize = 14;
@@ -75,8 +79,9 @@ fn program(scene: &Scene, gpus: usize) -> Option<Board> {
     })
 }
 
-/// Demands that fill whole GPUs get them; what is left of them and the others share the rest. Nothing is lost by that but
-/// the last few GPUs' worth: a model alone on shares serves about as much as on the GPU that they are of.
+/// Demands that fill whole GPUs get them; what is left of them and the others share the rest.
+/// Nothing is lost by that but the last few GPUs' worth: a model alone on shares serves about as
+/// much as on the GPU that they are of.
 fn after_full_ones(scene: &Scene, gpus: usize) -> Option<Board> {
     let (mut board, rests) = full_ones(scene);
     let left = gpus.checked_sub(board.gpus.len())?;
@@ -109,8 +114,8 @@ pub(super) fn renamed(mut gpu: Gpu, part: &[(usize, f64)]) -> Gpu {
     gpu
 }
 
-/// Any number of demands, GPU by GPU: the largest demand that is left, and those of a sample of the others that fill a GPU
-/// best with it. No rate is split, but for whole GPUs.
+/// Any number of demands, GPU by GPU: the largest demand that is left, and those of a sample of the
+/// others that fill a GPU best with it. No rate is split, but for whole GPUs.
 pub(super) fn gpu_by_gpu(scene: &Scene) -> Board {
     let (mut board, mut rests) = full_ones(scene);
     let load = |&(item, rate): &(usize, f64)| rate * scene.items[item].cost;
@@ -145,7 +150,8 @@ impl Search<'_> {
         let aim = Aim::new(self.scene, flexible);
         let others = aim.others;
         let (single, best) = self.single(&aim, gpus)?;
-        // Half of the GPUs hold one part of the others, half the rest: only tables up to a half are needed.
+        // Half of the GPUs hold one part of the others, half the rest: only tables up to a half are
+        // needed.
         let half = gpus.div_ceil(2);
         let mut tables: Vec<Table<Sum>> = vec![start(others)];
         for count in 1..=half {

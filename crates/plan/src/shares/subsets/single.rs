@@ -1,11 +1,13 @@
-//! What one GPU can do: which sets of demands it holds, on shares or as a whole, with how much of the flexible ones.
+//! What one GPU can do: which sets of demands it holds, on shares or as a whole, with how much of
+//! the flexible ones.
 
 use std::rc::Rc;
 
 use super::super::scene::Scene;
 use super::aim::{Aim, CLOSE, FLEXIBLE_MAX, Point, Served, Set, Use, insert, members};
 
-/// Shares are divided between flexible demands in steps of this part, and where nothing is left of one elsewhere.
+/// Shares are divided between flexible demands in steps of this part, and where nothing is left of
+/// one elsewhere.
 const STEPS: u32 = 4;
 
 /// What is known about sets on shares, found out when it is needed.
@@ -15,12 +17,13 @@ pub(super) struct Search<'a> {
     pub(super) sets: Vec<Set>,
     /// The place of a set in that list, by its bits.
     index: Vec<u32>,
-    /// By size and place of the set: the most noise beside which all of it is served, less than zero if never.
+    /// By size and place of the set: the most noise beside which all of it is served, less than
+    /// zero if never.
     bears: Vec<Vec<i32>>,
     /// By place of the set.
     bytes: Vec<u64>,
-    /// By size and place of the set, then by guest and level: the most of the guest that is served beside the set; NaN if
-    /// unknown, and empty if nothing is known of the set.
+    /// By size and place of the set, then by guest and level: the most of the guest that is served
+    /// beside the set; NaN if unknown, and empty if nothing is known of the set.
     rooms: Vec<Vec<f64>>,
 }
 
@@ -91,7 +94,8 @@ impl<'a> Search<'a> {
         *room
     }
 
-    /// What one of the GPUs can do, and the most load that one can bear; `None` if all together cannot bear enough.
+    /// What one of the GPUs can do, and the most load that one can bear; `None` if all together
+    /// cannot bear enough.
     pub(super) fn single(&mut self, aim: &Aim<'_>, gpus: usize) -> Option<(Table<OnGpu>, f64)> {
         let mut table: Table<OnGpu> = vec![Vec::new(); aim.others as usize + 1];
         let scene = self.scene;
@@ -158,7 +162,8 @@ impl<'a> Search<'a> {
             }
             for guests in 0..1_u8 << aim.flexible.len() {
                 let many = (set.count_ones() + guests.count_ones()) as usize;
-                // Several in part beside others are seldom worth their time, where there are others.
+                // Several in part beside others are seldom worth their time, where there are
+                // others.
                 if many > self.scene.models || set != 0 && guests.count_ones() > 1 {
                     continue;
                 }
@@ -174,7 +179,8 @@ impl<'a> Search<'a> {
         ways
     }
 
-    /// How much of the flexible demands a use serves beside so much noise; nothing at all if it cannot be.
+    /// How much of the flexible demands a use serves beside so much noise; nothing at all if it
+    /// cannot be.
     fn served(&mut self, aim: &Aim<'_>, ways: &mut Ways, at: usize, level: i32) -> Divisions {
         let used = ways.uses[at];
         let cell = at * (self.scene.items.len() + 1) + level as usize;
@@ -196,7 +202,8 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// Several guests on a share of their own: some of all but one, and as much of that one as there is room for.
+    /// Several guests on a share of their own: some of all but one, and as much of that one as
+    /// there is room for.
     fn divide(&self, aim: &Aim<'_>, used: &Use, level: usize) -> Divisions {
         let mut guests: Vec<(usize, usize)> = aim.guests(used).collect();
         let mut front: Vec<Point<()>> = Vec::new();

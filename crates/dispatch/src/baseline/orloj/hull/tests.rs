@@ -102,7 +102,8 @@ proptest! {
         lines.iter().for_each(|&x| agrees(&queue, &plain, x));
     }
 
-    /// Requests of a few kinds whose deadlines are a nanosecond apart: lines that are nearly the same.
+    /// Requests of a few kinds whose deadlines are a nanosecond apart: lines that are nearly the
+    /// same.
     #[test]
     fn agrees_on_lines_that_are_nearly_the_same(
         steps in prop::collection::vec((0u8..4, 0u8..30, 0u8..5, any::<bool>()), 1..200),
