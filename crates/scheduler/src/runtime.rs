@@ -21,7 +21,7 @@ pub trait Runtime: fmt::Debug + Send + Sync {
     /// A moment of the machine's clock. What was before the start counts as the start.
     fn time(&self, instant: Instant) -> Time;
 
-    /// Starts a thread of this name, with a stack of so many bytes where that is said.
+    /// Starts a thread of this name. Its stack has `stack` bytes, or as many as is usual.
     fn start(
         &self,
         name: String,
@@ -45,8 +45,8 @@ pub trait Started: fmt::Debug + Send {
 
 /// Wakes one thread.
 pub trait Alarm: fmt::Debug + Send + Sync {
-    /// Lets the calling thread sleep until `due`, or until the alarm is rung. An alarm that was rung
-    /// since the last wait ends this one at once. Only one thread may wait.
+    /// Lets the calling thread sleep until `due`, or until the alarm is rung. An alarm that was
+    /// rung since the last wait ends this one at once. Only one thread may wait.
     fn wait(&self, due: Time);
 
     /// Wakes the thread.

@@ -92,7 +92,7 @@ impl Gpus {
             // Nobody is to send batches there meanwhile. Mostly it is the pool that found out, and
             // then it has gone already.
             let _lock = self.lock_changes();
-            self.dismiss(seat);
+            self.stop_executors(seat);
         }
         supervised.seat.restart().map_err(|error| error.to_string())?;
         supervised.restarted();
@@ -102,7 +102,7 @@ impl Gpus {
             session.map_err(|error| format!("model '{name}' cannot be loaded there: {error}"))?;
         }
         let _lock = self.lock_changes();
-        self.dismiss(seat);
+        self.stop_executors(seat);
         if let Some(part) = self.part(seat) {
             self.take_part(seat, &part).map_err(|error| error.to_string())?;
         }
@@ -112,7 +112,7 @@ impl Gpus {
     }
 
     /// The executors of a seat get no more batches.
-    fn dismiss(&self, seat: usize) {
+    fn stop_executors(&self, seat: usize) {
         for (executor, _) in self.executors_of(seat) {
             self.pool.leave(executor);
         }

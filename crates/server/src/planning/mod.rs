@@ -293,8 +293,8 @@ impl Planning {
         // Where none can go now, none can soon.
         self.moves_left = next.left > 0 && !next.moves.is_empty();
         let kept = self.settle_sizes(now, &pools, &mut next.before, &mut next.after);
-        // Whoever unloads a model waits until nobody holds it, and has the turn that a move waits
-        // for.
+        // A thread that unloads a model waits until nothing holds it, and has the lock that a move
+        // waits for.
         let weak = |model: usize| Arc::downgrade(&planned[model].served);
         let moves = next.moves.iter().map(|&(model, to)| (weak(model), to)).collect();
         let names: Vec<String> = planned.into_iter().map(|model| model.key.0).collect();
