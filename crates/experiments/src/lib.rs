@@ -32,10 +32,10 @@ pub use gpu::{FindGpu, GpuAccess};
 pub fn run(args: &BenchArgs, access: &GpuAccess) -> anyhow::Result<()> {
     match &args.suite {
         Suite::Gpu(args) => gpu::run(args, access),
-        Suite::Gpulet(args) => gpulet::run(args),
+        Suite::Gpulet(args) => gpulet::run(args, planner::document),
         Suite::Latency(args) => latency::run(args),
         Suite::Mixes(args) => mixes::run(args),
-        Suite::Nexus(args) => nexus::run(args),
+        Suite::Nexus(args) => nexus::run(args, planner::document),
         Suite::Orloj(args) => orloj::run(args),
         Suite::Scheduler(args) => scheduler::run(args),
         Suite::Symphony(args) => symphony::run(args),

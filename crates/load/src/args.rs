@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use clap::Args as Arguments;
 use clap::builder::FalseyValueParser;
 
-use super::shared_memory::Passed;
-
 /// Sends requests to a server of the Open Inference Protocol, ours or Triton, and measures what
 /// comes back.
 ///
@@ -113,6 +111,15 @@ pub struct LoadArgs {
     /// Draw latencies, and what became of requests over time.
     #[arg(long, value_name = "OUT.svg", env = "FERMATA_PLOT")]
     pub(crate) plot: Option<PathBuf>,
+}
+
+/// Which tensors are passed through shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Passed {
+    /// Inputs; outputs are in the answer.
+    Inputs,
+    /// Inputs and outputs.
+    Outputs,
 }
 
 const HELP: &str = "What becomes of a request: in time (within its SLO), late, shed (503, \

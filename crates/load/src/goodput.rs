@@ -1,5 +1,6 @@
 //! The highest rate at which 99 % of every model's requests are in time.
 
+use fermata_chart::grouped;
 use serde::Serialize;
 
 use super::campaign::{Campaign, Run};
@@ -73,7 +74,7 @@ pub(super) fn find(
         }
         let step = Step::of(&run, rate);
         let tried = step.tried();
-        progress.stepped(&step);
+        progress.stepped(&step.line());
         steps.push(step);
         match (tried == Tried::Good, &best) {
             (true, Some(other)) if other.offered_rps > run.offered_rps => {}
@@ -95,6 +96,17 @@ impl Step {
             false if self.stolen_share.is_some_and(|share| share > DISTURBED) => Tried::Disturbed,
             false => Tried::TooMuch,
         }
+    }
+
+    /// For people who wait for the search.
+    fn line(&self) -> String {
+        format!(
+            "{} rps: {}, {:.2} % in time, p99 {:.2} ms",
+            grouped(self.offered_rps, 1),
+            self.tried().name(),
+            100.0 * self.in_time_share,
+            self.p99_ms
+        )
     }
 
     fn of(run: &Run, rate: f64) -> Self {

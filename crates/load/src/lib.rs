@@ -8,7 +8,7 @@
 //! The server that is measured is not linked here: what both know is `fermata-protocol`. [`client`]
 //! makes single calls, for other commands too.
 //!
-//! `plan` checks arguments, `metadata` and `payload` make the requests, `worker` sends them
+//! `plan` checks arguments, `metadata`, `draw` and `payload` make the requests, `worker` sends them
 //! (`schedule` says when, `http` and `grpc` how, `desk` and `record` keep the books), `campaign`
 //! runs workers, `goodput` searches.
 
@@ -17,6 +17,7 @@ mod campaign;
 pub mod client;
 mod connections;
 mod desk;
+mod draw;
 mod goodput;
 mod grpc;
 mod http;
@@ -47,8 +48,8 @@ use tokio::task::LocalSet;
 
 pub use args::LoadArgs;
 use campaign::Campaign;
+pub use draw::fill;
 use payload::Requests;
-pub use payload::fill;
 use plan::{Mode, Plan};
 use progress::Progress;
 use report::Report;
@@ -91,7 +92,7 @@ fn prepare(plan: &Plan) -> anyhow::Result<(Requests, Option<Region>)> {
         for model in &plan.models {
             models.push((model.clone(), metadata::tensors(target, &model.name).await?));
         }
-        let drawn = payload::draw(&models, &plan.inputs, plan.seed)?;
+        let drawn = draw::draw(&models, &plan.inputs, plan.seed)?;
         let region = match plan.inputs.shared_memory {
             Some(passed) => Some(Region::register(target, &drawn, passed).await?),
             None => None,

@@ -3,7 +3,6 @@
 
 use fermata_chart::{Axis, Lines, Mark, PALETTE, Scale, Series};
 
-use super::picture::latency_axis;
 use super::plan::{ModelPlan, Plan};
 use super::record::{ModelRecord, Record};
 
@@ -114,6 +113,15 @@ fn curve(distribution: &[(f64, u64)]) -> Vec<(f64, f64)> {
         points.push((one_in, value));
     }
     points
+}
+
+/// An axis for latencies, and the objectives' lines where they are not far above all of them.
+pub(super) fn latency_axis(longest_ms: f64, slos_ms: &[f64]) -> (Axis, Vec<Mark>) {
+    let near = || slos_ms.iter().copied().filter(|slo| *slo < 3.0 * longest_ms);
+    let high = near().filter(|slo| *slo > 0.95 * longest_ms).fold(0.0, f64::max);
+    let axis = Axis::from_zero("latency (ms)");
+    let axis = Axis { high: (high > 0.0).then_some(1.1 * high), ..axis };
+    (axis, near().map(|ms| Mark::Y(ms, format!("SLO {ms} ms"))).collect())
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The picture of a load: the latencies by percentile, and how it went over time.
 
-use fermata_chart::{Axis, Figure, Lines, Mark, Panel, Row, Series, grouped};
+use fermata_chart::{Axis, Figure, Lines, Panel, Row, Series, grouped};
 
 use super::campaign::Run;
-use super::percentiles::percentiles;
+use super::percentiles::{latency_axis, percentiles};
 use super::plan::Plan;
 use super::record::{Outcome, Slice};
 use super::report::Report;
@@ -83,15 +83,6 @@ impl Parts {
         };
         self.slices.iter().enumerate().map(point).collect()
     }
-}
-
-/// An axis for latencies, and the objectives' lines where they are not far above all of them.
-pub(super) fn latency_axis(longest_ms: f64, slos_ms: &[f64]) -> (Axis, Vec<Mark>) {
-    let near = || slos_ms.iter().copied().filter(|slo| *slo < 3.0 * longest_ms);
-    let high = near().filter(|slo| *slo > 0.95 * longest_ms).fold(0.0, f64::max);
-    let axis = Axis::from_zero("latency (ms)");
-    let axis = Axis { high: (high > 0.0).then_some(1.1 * high), ..axis };
-    (axis, near().map(|ms| Mark::Y(ms, format!("SLO {ms} ms"))).collect())
 }
 
 fn rates(run: &Run) -> Lines {

@@ -6,8 +6,7 @@ use std::time::Duration;
 use fermata_files::{InputError, SECONDS_MAX, duration, in_one_line, output};
 use fermata_workload::{GapTable, Process, Recording};
 
-use super::args::LoadArgs;
-use super::shared_memory::Passed;
+use super::args::{LoadArgs, Passed};
 use crate::client::Target;
 
 /// What is to be done.

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use fermata_chart::grouped;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::goodput::Step;
 use super::plan::{Mode, Plan};
 use super::record::{Outcome, Slice};
 
@@ -65,15 +64,8 @@ impl Progress {
         self.said.set(Instant::now());
     }
 
-    /// A search has tried a rate.
-    pub(super) fn stepped(&self, step: &Step) {
-        let word = step.tried().name();
-        let line = format!(
-            "{} rps: {word}, {:.2} % in time, p99 {:.2} ms",
-            grouped(step.offered_rps, 1),
-            100.0 * step.in_time_share,
-            step.p99_ms
-        );
+    /// A search has tried a rate, and this is what it has seen.
+    pub(super) fn stepped(&self, line: &str) {
         if self.terminal { self.bar.println(line) } else { eprintln!("{line}") }
     }
 

@@ -15,7 +15,8 @@ use fermata_protocol::proto;
 use rustix::shm;
 use serde_json::json;
 
-use super::payload::Drawn;
+use super::args::Passed;
+use super::draw::Drawn;
 use crate::client::{CallError, Protocol, Target, grpc, http};
 
 /// How long a server may take to open a region, or to forget it.
@@ -24,15 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ALIGNED: u64 = 64;
 /// More than this is a slip of the keyboard.
 const BYTES_MAX: u64 = 8 << 30;
-
-/// Which tensors are passed through shared memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Passed {
-    /// Inputs; outputs are in the answer.
-    Inputs,
-    /// Inputs and outputs.
-    Outputs,
-}
 
 /// A part of the region with one tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +151,7 @@ fn lay_out(drawn: &[Drawn<'_>], passed: Passed) -> Result<(Vec<Vec<Places>>, u64
                 .map(|spec| room(spec, model.batch))
                 .collect::<Result<_, String>>()?,
         };
-        let request = |inputs: &Vec<super::payload::Input<'_>>| Places {
+        let request = |inputs: &Vec<super::draw::Input<'_>>| Places {
             inputs: inputs.iter().map(|input| place(input.tensor.data.len() as u64)).collect(),
             outputs: outputs.iter().map(|&bytes| place(bytes)).collect(),
         };
@@ -214,7 +206,7 @@ mod tests {
     use fermata_engine::{DataType, Tensor};
 
     use super::*;
-    use crate::payload::Input;
+    use crate::draw::Input;
 
     fn spec(shape: &[i64], datatype: DataType) -> TensorSpec {
         TensorSpec { name: "y".to_owned(), datatype, shape: shape.to_vec() }

@@ -7,3 +7,6 @@ mod spare;
 
 pub(crate) use load::{Latency, LatencyKeys, arrivals, copies_of, one, poisson};
 pub(crate) use spare::{says_spare, spare};
+
+/// Larger pools are a slip of the keyboard.
+pub(crate) const GPUS_MAX: usize = 100_000;

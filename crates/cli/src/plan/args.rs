@@ -7,7 +7,7 @@ use clap::builder::FalseyValueParser;
 use fermata_plan::Method;
 
 use super::method;
-use super::what_if::Sweep;
+use super::sweep::Sweep;
 
 /// Plans how many GPUs a load needs and what runs where, and tries the plan in the simulator.
 #[derive(Debug, Args)]

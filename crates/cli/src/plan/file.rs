@@ -5,19 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fermata_core::{Span, Time};
+use fermata_core::Span;
 use fermata_dispatch::{Policy, Spare};
 use fermata_files::{Checker, InputError};
-use fermata_plan::shares::{Coefficients, Measured, Rules, Traits};
-use fermata_plan::{Demand, Kind, Plan, Problem};
+use fermata_plan::shares::{Coefficients, Rules};
+use fermata_plan::{Demand, Kind, Problem};
 use fermata_sim::Arrivals;
-use fermata_sim::confirm::{Confirmed, Demands, Trial, confirm};
 use serde::Deserialize;
 
-use super::progress::Progress;
-use super::query::{AskedQuery, NamedSplit, RawQuery, Unsplit};
-use crate::input::{self, Latency, LatencyKeys};
-use crate::sim::GPUS_MAX;
+use super::case::{Case, rate_of, scaled, traits_of};
+use super::keys::{NamedKind, RawLatency, bytes, latencies, memory};
+use super::query::{AskedQuery, RawQuery};
+use crate::input::{self, GPUS_MAX, Latency, LatencyKeys};
 
 /// What is asked for, as the file says it.
 pub(super) struct PlanFile {
@@ -33,12 +32,6 @@ pub(super) struct PlanFile {
     coefficients: Coefficients,
 }
 
-/// A kind of GPU.
-pub(super) struct NamedKind {
-    pub(super) name: String,
-    pub(super) kind: Kind,
-}
-
 /// One demand of the file.
 #[derive(Clone, Debug)]
 struct Asked {
@@ -51,35 +44,8 @@ struct Asked {
     workspace: u64,
 }
 
-/// A problem with the words for its parts.
-#[derive(Clone, Debug)]
-pub(super) struct Case {
-    pub(super) problem: Problem,
-    /// Under which policy plans are tried.
-    pub(super) policy: Policy,
-    /// How GPUs are cut.
-    pub(super) rules: Rules,
-    /// By demand: what is known of it on shares.
-    pub(super) traits: Vec<Traits>,
-    /// By demand.
-    pub(super) names: Vec<String>,
-    /// By demand: when requests come, at its rate.
-    pub(super) arrivals: Vec<Arrivals>,
-    /// The names of the kinds.
-    pub(super) kinds: Vec<String>,
-    /// Whether prices were given.
-    pub(super) priced: bool,
-    /// How the objectives of queries are split.
-    pub(super) splits: Vec<NamedSplit>,
-    /// Queries that no split can serve.
-    pub(super) unsplit: Vec<Unsplit>,
-}
-
 /// More demands than this are a slip of the keyboard.
 const DEMANDS_MAX: usize = 100_000;
-
-/// Bytes of a megabyte, as makers of memory count.
-pub(super) const MEGABYTE: f64 = 1e6;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -123,16 +89,6 @@ struct RawDemand {
     arrivals: String,
     #[serde(default = "input::one")]
     copies: i64,
-}
-
-/// Latencies on one kind of GPU.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawLatency {
-    alpha_ms: Option<f64>,
-    beta_ms: Option<f64>,
-    latency_ms: Option<Vec<f64>>,
-    profile: Option<String>,
 }
 
 impl PlanFile {
@@ -215,54 +171,6 @@ impl PlanFile {
     }
 }
 
-impl Case {
-    /// The same with as many GPUs as it takes.
-    pub(super) fn without_limits(&self) -> Self {
-        let mut case = self.clone();
-        case.problem.limit = None;
-        case.problem.kinds.iter_mut().for_each(|kind| kind.limit = None);
-        case
-    }
-
-    /// Whether there may be so many GPUs.
-    pub(super) fn allows(&self, plan: &Plan) -> bool {
-        let within = |gpus: usize, limit: Option<usize>| limit.is_none_or(|limit| gpus <= limit);
-        let kinds = self.problem.kinds.iter().enumerate();
-        within(plan.gpus(), self.problem.limit)
-            && kinds.into_iter().all(|(at, kind)| within(gpus_of(plan, at), kind.limit))
-    }
-
-    /// Tries a plan in the simulator, and gives its pools the GPUs that they turn out to need.
-    pub(super) fn confirm(&self, plan: &mut Plan, trial: Trial, progress: &Progress) -> Confirmed {
-        let demands = Demands {
-            problem: &self.problem,
-            rules: &self.rules,
-            traits: &self.traits,
-            arrivals: &self.arrivals,
-            policy: self.policy,
-            gpus_max: GPUS_MAX,
-        };
-        progress.expect(plan.pools.len());
-        confirm(&demands, plan, trial, || progress.finish_one())
-    }
-}
-
-/// What is known of a model, by its latencies on each kind of GPU, on the shares into which GPUs
-/// are cut.
-pub(super) fn traits_of(latencies: &[Option<Latency>]) -> Traits {
-    let splits = Rules::default().splits;
-    let shares: BTreeSet<u32> = splits.iter().flat_map(|&split| [split, 100 - split]).collect();
-    let (mut usage, mut measured) = (None, Vec::new());
-    for (kind, latency) in latencies.iter().enumerate() {
-        let Some(Latency::Shares(of)) = latency else { continue };
-        usage = usage.or(of.measured.usage);
-        let on_share =
-            |&percent: &u32| Measured { kind, percent, profile: of.measured.on_share(percent) };
-        measured.extend(shares.iter().map(on_share));
-    }
-    Traits { usage: usage.unwrap_or_default(), measured }
-}
-
 /// What neighbours do to each other: as a file says, or the one beside the models' profiles, where
 /// there is one.
 fn interference<'a>(
@@ -292,23 +200,6 @@ fn interference<'a>(
             let reason = format!("missing: there are {first} and {second}, say which counts");
             Err(checker.refuse("interference", reason))
         }
-    }
-}
-
-/// How many GPUs of a kind a plan has.
-pub(super) fn gpus_of(plan: &Plan, kind: usize) -> usize {
-    let pools = plan.pools.iter().filter(|pool| pool.kind == kind);
-    pools.flat_map(|pool| &pool.gpus).collect::<BTreeSet<_>>().len()
-}
-
-pub(super) fn scaled(span: Span, factor: f64) -> Span {
-    if factor == 1.0 { span } else { Span::from_ms(span.as_ms() * factor) }
-}
-
-pub(super) fn rate_of(arrivals: &Arrivals) -> f64 {
-    match arrivals {
-        Arrivals::Process(_, rate) | Arrivals::Table(_, rate) => rate.at(Time::START),
-        Arrivals::Recorded(..) => unreachable!("a file of demands has no recorded moments"),
     }
 }
 
@@ -345,10 +236,6 @@ fn check_kinds(file: &Path, raw: &[RawKind]) -> Result<Vec<NamedKind>, InputErro
     Ok(kinds)
 }
 
-fn bytes(megabytes: f64) -> u64 {
-    (megabytes * MEGABYTE).round() as u64
-}
-
 impl RawDemand {
     fn check(
         &self,
@@ -373,54 +260,6 @@ impl RawDemand {
         Ok(input::copies_of(model, copies).into_iter().map(copy).collect())
     }
 
-    fn keys(&self) -> LatencyKeys<'_> {
-        LatencyKeys {
-            alpha_ms: self.alpha_ms,
-            beta_ms: self.beta_ms,
-            latency_ms: self.latency_ms.as_deref(),
-            profile: self.profile.as_deref(),
-        }
-    }
-}
-
-/// Bytes, of a key that may be missing.
-pub(super) fn memory(
-    checker: &Checker<'_>,
-    key: &str,
-    megabytes: Option<f64>,
-) -> Result<u64, InputError> {
-    megabytes.map_or(Ok(0), |megabytes| checker.not_negative(key, megabytes).map(bytes))
-}
-
-/// The latencies of a model on each kind: those of the kind's own table, or else those for all.
-pub(super) fn latencies(
-    checker: &Checker<'_>,
-    model: &str,
-    keys: LatencyKeys<'_>,
-    tables: &BTreeMap<String, RawLatency>,
-    kinds: &[NamedKind],
-) -> Result<Vec<Option<Latency>>, InputError> {
-    let known = |name: &String| kinds.iter().any(|kind| kind.name == *name);
-    if let Some(unknown) = tables.keys().find(|name| !known(name)) {
-        let key = format!("on.{unknown}");
-        return Err(checker.refuse(&key, format!("there is no [[gpu]] '{unknown}'")));
-    }
-    let everywhere = match keys.is_empty() && !tables.is_empty() {
-        true => None,
-        false => Some(keys.check(checker, model)?),
-    };
-    let on = |kind: &NamedKind| match tables.get(&kind.name) {
-        None => Ok(everywhere.clone()),
-        Some(raw) => {
-            let place = checker.place.as_ref().map(|place| format!("{place}: on.{}", kind.name));
-            let checker = Checker { file: checker.file, place };
-            raw.keys().check(&checker, model).map(Some)
-        }
-    };
-    kinds.iter().map(on).collect()
-}
-
-impl RawLatency {
     fn keys(&self) -> LatencyKeys<'_> {
         LatencyKeys {
             alpha_ms: self.alpha_ms,

@@ -1,7 +1,9 @@
 //! `fermata plan`: how many GPUs, and what runs where.
 
 mod args;
+mod case;
 mod file;
+mod keys;
 mod method;
 mod moves;
 mod picture;
@@ -9,6 +11,7 @@ mod previous;
 mod progress;
 mod query;
 mod report;
+mod sweep;
 mod table;
 mod what_if;
 
@@ -20,7 +23,8 @@ use fermata_plan::{Method, Plan, solve_with_shares};
 use fermata_sim::confirm::{Confirmed, Trial};
 
 pub(crate) use args::PlanArgs;
-use file::{Case, PlanFile};
+use case::Case;
+use file::PlanFile;
 use previous::Previous;
 use progress::Progress;
 use report::Report;

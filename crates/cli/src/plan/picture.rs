@@ -7,7 +7,7 @@ use std::path::Path;
 use fermata_chart::{Axis, Figure, Lines, Machines, Panel, Part, Row, Series, Shape, grouped};
 
 use super::report::{PoolReport, Report};
-use super::what_if::{Point, values};
+use super::sweep::{Point, values};
 
 const WIDTH: f64 = 1200.0;
 /// What a panel has of the width.

@@ -9,8 +9,8 @@ use fermata_files::{Checker, InputError};
 use fermata_plan::{Member, Plan, Pool};
 use serde::Deserialize;
 
-use super::file::Case;
-use crate::sim::GPUS_MAX;
+use super::case::Case;
+use crate::input::GPUS_MAX;
 
 /// A plan in force, in the words of what is asked for now.
 pub(super) struct Previous {

@@ -11,7 +11,8 @@ use fermata_plan::query::{Budget, NoSplit, Query, Split, Stage, split};
 use fermata_sim::Arrivals;
 use serde::Deserialize;
 
-use super::file::{Case, NamedKind, RawLatency, latencies, memory, rate_of, scaled, traits_of};
+use super::case::{Case, NamedSplit, Unsplit, rate_of, scaled, traits_of};
+use super::keys::{NamedKind, RawLatency, latencies, memory};
 use crate::input::{self, Latency, LatencyKeys};
 
 /// What a node has to keep: in rounds, who just misses a batch waits for all of it.
@@ -69,25 +70,6 @@ struct Node {
     workspace: u64,
     after: Vec<usize>,
     gamma: f64,
-}
-
-/// How the objective of a query is split: over demands that follow one another.
-#[derive(Clone, Debug)]
-pub(super) struct NamedSplit {
-    pub(super) name: String,
-    pub(super) slo: Span,
-    /// The place of the first node among the demands.
-    pub(super) first: usize,
-    /// By node.
-    pub(super) models: Vec<String>,
-}
-
-/// A query whose objective is too short.
-#[derive(Clone, Debug)]
-pub(super) struct Unsplit {
-    pub(super) name: String,
-    pub(super) slo: Span,
-    pub(super) slo_min: Span,
 }
 
 impl RawQuery {

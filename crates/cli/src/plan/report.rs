@@ -9,9 +9,9 @@ use fermata_sim::BAD_MAX;
 use fermata_sim::confirm::{Confirmed, Tried};
 use serde::Serialize;
 
-use super::file::{Case, MEGABYTE, gpus_of};
+use super::case::{Case, NamedSplit, Unsplit, gpus_of};
+use super::keys::MEGABYTE;
 use super::moves::Moves;
-use super::query::{NamedSplit, Unsplit};
 use super::{Made, Previous, method};
 
 /// A plan, told.

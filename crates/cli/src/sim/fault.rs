@@ -8,7 +8,7 @@ use fermata_files::{Checker, InputError};
 use fermata_sim::{End, Fault, FaultKind};
 use serde::Deserialize;
 
-use super::file::GPUS_MAX;
+use crate::input::GPUS_MAX;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::alone::{self, RawGrowth, RawPeak};
 use super::fault::{self, RawFault};
-use crate::input::{self, LatencyKeys};
+use crate::input::{self, GPUS_MAX, LatencyKeys};
 
 /// A scenario and the names of its models.
 pub(super) struct SimFile {
@@ -23,8 +23,6 @@ pub(super) struct SimFile {
     pub(super) spare: Option<Spare>,
 }
 
-/// Larger pools are a slip of the keyboard.
-pub(crate) const GPUS_MAX: usize = 100_000;
 const MODELS_MAX: usize = 100_000;
 /// More requests than this take hours to simulate: a slip of the pen, most likely.
 const REQUESTS_MAX: f64 = 1e10;

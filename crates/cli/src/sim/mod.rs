@@ -1,6 +1,7 @@
 //! `fermata sim`: one load on one pool, under one policy or several.
 
 mod alone;
+mod args;
 mod fault;
 mod file;
 mod picture;
@@ -19,8 +20,8 @@ use fermata_core::Time;
 use fermata_files::{Checker, InputError, output};
 use fermata_sim::{End, Scenario, Search, goodput, min_executors, simulate, spread};
 
-use crate::args::SimArgs;
-pub(crate) use file::GPUS_MAX;
+use crate::input::GPUS_MAX;
+pub(crate) use args::SimArgs;
 use file::SimFile;
 use policies::NamedPolicy;
 use progress::Progress;

@@ -14,7 +14,8 @@ use fermata_recording::{Entry, Header, ReadError, Reader};
 use fermata_server::spare::spare_of;
 use fermata_sim::{Arrivals, End, Load, Scenario, Sizes};
 
-use super::file::{GPUS_MAX, SimFile};
+use super::file::SimFile;
+use crate::input::GPUS_MAX;
 
 /// What is asked instead of what was.
 #[derive(Clone, Copy, Debug, Default)]

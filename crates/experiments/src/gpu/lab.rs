@@ -1,18 +1,22 @@
 //! Models that have the GPU to themselves, each loaded once.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use anyhow::Context;
+use fermata_engine::cuda::Workers;
 use fermata_engine::{Cut, Gpu, Seat};
 use fermata_onnx::zoo::Net;
 
-use super::rig::{BATCH_MAX, Rig, warm};
-use super::shares::BATCHES;
-use super::subject::Subject;
+use super::subject::{Subject, warm};
 use super::zoo;
+
+/// The largest batch that is measured.
+pub(super) const BATCH_MAX: usize = 64;
+/// Of the sizes that the engine runs, those that are measured.
+pub(super) const BATCHES: [usize; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, BATCH_MAX];
 
 /// Those of which cuDNN compiles kernels for every batch size, most of a minute in all.
 const SLOW: [Net; 2] = [Net::MobileNetV2, Net::Ssd];
@@ -20,6 +24,10 @@ const SLOW: [Net; 2] = [Net::MobileNetV2, Net::Ssd];
 /// Seats that have the GPU to themselves by turns, with models on them.
 pub(super) struct Lab {
     pub(super) gpu: Gpu,
+    workers: Arc<Workers>,
+    /// Where the files of models are.
+    models: PathBuf,
+    seed: u64,
     /// The first is that of all models that were not expected, or are loaded quickly.
     seats: Vec<Arc<dyn Seat>>,
     present: Vec<Present>,
@@ -38,21 +46,32 @@ pub(super) struct Present {
 }
 
 impl Lab {
-    pub(super) fn new(rig: &Rig) -> anyhow::Result<Self> {
-        let gpu = rig.device.clone();
-        let seats = vec![rig.workers().seat(&gpu)?];
-        Ok(Self { gpu, seats, present: Vec::new(), coming: Vec::new() })
+    pub(super) fn new(
+        gpu: &Gpu,
+        workers: &Arc<Workers>,
+        models: &Path,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            gpu: gpu.clone(),
+            workers: workers.clone(),
+            models: models.to_owned(),
+            seed,
+            seats: vec![workers.seat(gpu)?],
+            present: Vec::new(),
+            coming: Vec::new(),
+        })
     }
 
     /// Begins to load those of some models that take long.
-    pub(super) fn expect(&mut self, rig: &Rig, nets: &[Net]) -> anyhow::Result<()> {
+    pub(super) fn expect(&mut self, nets: &[Net]) -> anyhow::Result<()> {
         for &net in nets.iter().filter(|net| SLOW.contains(net)) {
             let is_here = self.present.iter().any(|present| present.net == net);
             if is_here || self.coming.iter().any(|(coming, _)| *coming == net) {
                 continue;
             }
-            let (file, seed) = (zoo::file(&rig.models, net)?, rig.seed);
-            let seat = rig.workers().seat(&self.gpu)?;
+            let (file, seed) = (zoo::file(&self.models, net)?, self.seed);
+            let seat = self.workers.seat(&self.gpu)?;
             self.seats.push(seat.clone());
             let load = thread::Builder::new().name(format!("load-{net}"));
             let load = load.spawn(move || Present::load(seat.as_ref(), net, &file, seed))?;
@@ -62,7 +81,7 @@ impl Lab {
     }
 
     /// A model, loaded if it is not there.
-    pub(super) fn present(&mut self, rig: &Rig, net: Net) -> anyhow::Result<&mut Present> {
+    pub(super) fn present(&mut self, net: Net) -> anyhow::Result<&mut Present> {
         if let Some(at) = self.present.iter().position(|present| present.net == net) {
             return Ok(&mut self.present[at]);
         }
@@ -70,8 +89,8 @@ impl Lab {
         let present = match coming {
             Some(at) => self.coming.remove(at).1.join().expect("it does not panic"),
             None => {
-                let file = zoo::file(&rig.models, net)?;
-                Present::load(self.seats[0].as_ref(), net, &file, rig.seed)
+                let file = zoo::file(&self.models, net)?;
+                Present::load(self.seats[0].as_ref(), net, &file, self.seed)
             }
         };
         self.present.push(present?);

@@ -4,9 +4,10 @@ use fermata_chart::{Axis, Lines, Series, grouped};
 use fermata_onnx::zoo::Net;
 use serde::Serialize;
 
-use super::rig::sweep;
+use super::lab::BATCHES;
+use super::subject::sweep;
 use super::zoo::MODELS;
-use super::{Bench, met, shares, write_json};
+use super::{Bench, met, write_json};
 use crate::document::{Section, Table, figure};
 use crate::trials::symphony::Meter;
 
@@ -41,19 +42,19 @@ impl Found {
 
 pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let rig = bench.args;
-    let sizes = shares::BATCHES;
+    let sizes = BATCHES;
     bench.progress.expect(2 * MODELS.len());
     let mut all = Vec::new();
     let mut lab = rig.lab()?;
     lab.take(100)?;
-    lab.expect(rig, &MODELS)?;
+    lab.expect(&MODELS)?;
     // Nothing is measured beside what is being loaded.
     for net in MODELS {
-        lab.present(rig, net)?;
+        lab.present(net)?;
         bench.progress.finish_one();
     }
     for net in MODELS {
-        let present = lab.present(rig, net)?;
+        let present = lab.present(net)?;
         let (loaded_s, ready_s) = (present.loaded_s, present.ready_s);
         let looped = sweep(&mut present.subject, &sizes, rig.enough(TIME))?;
         let rate = |(looped, &size): (&super::looping::Looped, &usize)| {

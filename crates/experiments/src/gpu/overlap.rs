@@ -4,7 +4,7 @@
 use fermata_onnx::zoo::Net;
 use serde::Serialize;
 
-use super::rig::sweep;
+use super::subject::sweep;
 use super::{Bench, met, percent, write_json};
 use crate::document::{Section, Table};
 use crate::trials::symphony::Meter;
@@ -35,7 +35,7 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     bench.progress.expect(1);
     let mut lab = rig.lab()?;
     lab.take(100)?;
-    let looped = sweep(&mut lab.present(rig, Net::ResNet50)?.subject, &BATCHES, rig.enough(TIME))?;
+    let looped = sweep(&mut lab.present(Net::ResNet50)?.subject, &BATCHES, rig.enough(TIME))?;
     let found = looped.iter().zip(BATCHES).map(|(looped, batch)| Found {
         batch,
         device_ms: looped.median().as_ms(),

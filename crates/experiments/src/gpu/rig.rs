@@ -15,12 +15,10 @@ use fermata_onnx::zoo::Net;
 
 use super::args::GpuArgs;
 use super::lab::Lab;
-use super::looping::{Enough, Looped, alone};
+use super::looping::Enough;
 use super::subject::Subject;
 use super::zoo;
 
-/// The largest batch that is measured.
-pub(super) const BATCH_MAX: usize = 64;
 /// All runs of the suite take about so many minutes together with the times that are written here;
 /// what is loaded takes three or four more.
 const MINUTES: f64 = 8.0;
@@ -102,7 +100,7 @@ impl Rig {
     pub(super) fn lab(&self) -> anyhow::Result<RefMut<'_, Lab>> {
         let mut lab = self.lab.borrow_mut();
         if lab.is_none() {
-            *lab = Some(Lab::new(self)?);
+            *lab = Some(Lab::new(&self.device, &self.workers, &self.models, self.seed)?);
         }
         Ok(RefMut::map(lab, |lab| lab.as_mut().expect("it was just opened")))
     }
@@ -138,21 +136,4 @@ impl Rig {
             threads.into_iter().map(join).collect()
         })
     }
-}
-
-/// How long batches of these sizes take, back to back.
-pub(super) fn sweep(
-    subject: &mut Subject,
-    sizes: &[usize],
-    enough: Enough,
-) -> anyhow::Result<Vec<Looped>> {
-    warm(subject, sizes)?;
-    sizes.iter().map(|&size| Ok(alone(subject.side(size), enough)?)).collect()
-}
-
-/// Runs each of these sizes twice: the first batches are slow.
-pub(super) fn warm(subject: &mut Subject, sizes: &[usize]) -> anyhow::Result<()> {
-    let twice = Enough { batches: 2, time: Duration::ZERO, at_most: Duration::MAX };
-    sizes.iter().try_for_each(|&size| alone(subject.side(size), twice).map(drop))?;
-    Ok(())
 }

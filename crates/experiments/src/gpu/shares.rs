@@ -8,8 +8,9 @@ use fermata_engine::Gpu;
 use fermata_files::{FORMAT, MeasuredFile, ShareRow, output};
 use fermata_onnx::zoo::Net;
 
-use super::lab::Lab;
-use super::rig::{BATCH_MAX, Rig, sweep};
+use super::lab::{BATCHES, Lab};
+use super::rig::Rig;
+use super::subject::sweep;
 use super::zoo::{MODELS, PRECISION};
 use super::{Bench, write_json};
 use crate::document::{Section, Table, figure};
@@ -17,8 +18,6 @@ use crate::trials::symphony::Meter;
 
 /// In percent: those that planning cuts GPUs into.
 const SHARES: [u32; 6] = [20, 40, 50, 60, 80, 100];
-/// Of the sizes that the engine runs, those that are measured.
-pub(super) const BATCHES: [usize; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, BATCH_MAX];
 /// The batches of the table.
 const SHOWN: [usize; 3] = [1, 8, 32];
 /// About how long a size is measured on a share, in milliseconds.
@@ -28,7 +27,7 @@ pub(super) fn run(bench: &Bench<'_>) -> anyhow::Result<Section> {
     let rig = bench.args;
     bench.progress.expect(MODELS.len() * SHARES.len());
     let mut lab = rig.lab()?;
-    lab.expect(rig, &MODELS)?;
+    lab.expect(&MODELS)?;
     let mut all = measure(rig, &mut lab, &MODELS, &SHARES, &|| bench.progress.finish_one())?;
     for measured in &mut all {
         // What it uses beside others is measured by another experiment.
@@ -53,7 +52,7 @@ pub(super) fn measure(
     let Gpu { name, multiprocessors, .. } = lab.gpu.clone();
     let mut all = Vec::new();
     for &net in nets {
-        let captured = lab.present(rig, net)?.subject.sizes();
+        let captured = lab.present(net)?.subject.sizes();
         let runs = |size: &usize| captured.contains(size) || Some(size) > captured.last();
         ensure!(BATCHES.iter().all(runs), "{net}: a batch that is measured is not run as it is");
         all.push(MeasuredFile {
@@ -71,7 +70,7 @@ pub(super) fn measure(
     for &percent in percents {
         let multiprocessors = lab.take(percent)?;
         for (measured, &net) in all.iter_mut().zip(nets) {
-            let subject = &mut lab.present(rig, net)?.subject;
+            let subject = &mut lab.present(net)?.subject;
             let looped = sweep(subject, &BATCHES, rig.enough(TIME))?;
             measured.shares.push(ShareRow {
                 percent,

@@ -1,6 +1,7 @@
 //! A model on a seat, with requests to run.
 
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 use fermata_engine::{EngineError, Inputs, Seat, Session, Signature, Source, Tensor, TensorSpec};
@@ -8,7 +9,7 @@ use fermata_load::fill;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use super::looping::Side;
+use super::looping::{Enough, Looped, Side, alone};
 
 /// A model that was made ready on a seat.
 pub(super) struct Subject {
@@ -57,4 +58,21 @@ fn tensor(spec: &TensorSpec, random: &mut Pcg64Mcg) -> Tensor {
     let elements = Tensor::elements(&shape).expect("a model that was loaded has inputs that fit");
     let data: Bytes = fill(spec.datatype, elements, Some(random));
     Tensor { datatype: spec.datatype, shape, data }
+}
+
+/// How long batches of these sizes take, back to back.
+pub(super) fn sweep(
+    subject: &mut Subject,
+    sizes: &[usize],
+    enough: Enough,
+) -> anyhow::Result<Vec<Looped>> {
+    warm(subject, sizes)?;
+    sizes.iter().map(|&size| Ok(alone(subject.side(size), enough)?)).collect()
+}
+
+/// Runs each of these sizes twice: the first batches are slow.
+pub(super) fn warm(subject: &mut Subject, sizes: &[usize]) -> anyhow::Result<()> {
+    let twice = Enough { batches: 2, time: Duration::ZERO, at_most: Duration::MAX };
+    sizes.iter().try_for_each(|&size| alone(subject.side(size), twice).map(drop))?;
+    Ok(())
 }

@@ -7,10 +7,12 @@ mod models;
 mod rates;
 mod scenarios;
 
+use std::path::Path;
+
 pub(crate) use args::GpuletArgs;
 
+use super::document::Document;
 use super::experiment::{self, Experiment};
-use super::planner;
 
 /// In the order of the document.
 pub(super) const EXPERIMENTS: [Experiment<GpuletArgs>; 2] = [
@@ -24,8 +26,8 @@ type Bench<'a> = experiment::Bench<'a, GpuletArgs>;
 /// The GPUs of the paper's servers.
 const GPUS: usize = 4;
 
-/// Runs the command.
-pub(super) fn run(args: &GpuletArgs) -> anyhow::Result<()> {
+/// Runs the command; `document` is the one that its sections are in, by its folder.
+pub(super) fn run(args: &GpuletArgs, document: fn(&Path) -> Document) -> anyhow::Result<()> {
     let chosen = experiment::choose(&EXPERIMENTS, &args.suite)?;
-    experiment::run(&chosen, args, &args.suite, &planner::document(&args.suite.out))
+    experiment::run(&chosen, args, &args.suite, &document(&args.suite.out))
 }

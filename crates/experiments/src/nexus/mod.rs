@@ -12,10 +12,12 @@ mod queries;
 mod subclusters;
 mod zoo;
 
+use std::path::Path;
+
 pub(crate) use args::NexusArgs;
 
+use super::document::Document;
 use super::experiment::{self, Experiment};
-use super::planner;
 
 /// In the order of the document.
 pub(super) const EXPERIMENTS: [Experiment<NexusArgs>; 7] = [
@@ -35,8 +37,8 @@ pub(super) const EXPERIMENTS: [Experiment<NexusArgs>; 7] = [
 /// What an experiment needs.
 type Bench<'a> = experiment::Bench<'a, NexusArgs>;
 
-/// Runs the command.
-pub(super) fn run(args: &NexusArgs) -> anyhow::Result<()> {
+/// Runs the command; `document` is the one that its sections are in, by its folder.
+pub(super) fn run(args: &NexusArgs, document: fn(&Path) -> Document) -> anyhow::Result<()> {
     let chosen = experiment::choose(&EXPERIMENTS, &args.suite)?;
-    experiment::run(&chosen, args, &args.suite, &planner::document(&args.suite.out))
+    experiment::run(&chosen, args, &args.suite, &document(&args.suite.out))
 }

@@ -11,11 +11,10 @@ pub struct Target {
     /// What it speaks there.
     pub protocol: Protocol,
     /// As written: it goes into the request.
-    pub authority: String,
+    pub(crate) authority: String,
     /// What stands before `/v2`; empty, mostly.
-    pub prefix: String,
-    /// Of its host.
-    pub address: SocketAddr,
+    pub(crate) prefix: String,
+    pub(crate) address: SocketAddr,
 }
 
 /// How to talk to it.

@@ -56,8 +56,6 @@ pub struct Outcome {
     pub batches: u64,
     /// The most that waited at once.
     pub waiting_max: u64,
-    /// How long it took.
-    pub took: Duration,
     /// How long after a batch could have been decided it was, in nanoseconds.
     pub lag: Histogram<u64>,
 }
@@ -124,7 +122,7 @@ impl Trial {
                 idle(&hub_bell, next, &clock, || rank.has_work() || done.load(Ordering::Acquire));
             }
         });
-        gather(sides, began.elapsed())
+        gather(sides)
     }
 
     /// Runs it on this thread, in steps of virtual time: the same instructions each time. After
@@ -141,7 +139,7 @@ impl Trial {
             now += step;
             look(sides.iter().map(|side| side.came).sum());
         }
-        gather(sides, Duration::from_nanos(now.0))
+        gather(sides)
     }
 
     /// As long as a turn takes under load; but a batch takes some twenty of them, or they would
@@ -316,16 +314,9 @@ fn idle(bell: &Bell, next: Time, clock: &impl Fn() -> Time, has_work: impl Fn() 
     }
 }
 
-fn gather(sides: Vec<ModelSide>, took: Duration) -> Outcome {
-    let mut outcome = Outcome {
-        offered: 0,
-        sent: 0,
-        dropped: 0,
-        batches: 0,
-        waiting_max: 0,
-        took,
-        lag: histogram(),
-    };
+fn gather(sides: Vec<ModelSide>) -> Outcome {
+    let mut outcome =
+        Outcome { offered: 0, sent: 0, dropped: 0, batches: 0, waiting_max: 0, lag: histogram() };
     for side in sides {
         outcome.offered += side.came;
         outcome.sent += side.sent;
