@@ -8,6 +8,8 @@ use anyhow::Context;
 use fermata_chart::{Figure, Panel, Row};
 use fermata_files::output;
 
+use crate::wrap::wrap;
+
 /// What an experiment has to say, below its heading.
 #[derive(Default)]
 pub(super) struct Section {
@@ -114,7 +116,7 @@ impl Document {
         for (name, text) in &section.files {
             output::write_file(&self.folder().join(name), text)?;
         }
-        let text = format!("## {}: {}\n\n{}", heading.name, heading.title, section.body);
+        let text = format!("## {}: {}\n\n{}", heading.name, heading.title, wrap(&section.body));
         output::write_file(&self.section_file(heading.name), &text)?;
         output::write_file(&self.file(), &self.compose()?)
     }
@@ -131,7 +133,7 @@ impl Document {
             let _ = writeln!(contents, "- [{name}](#{}): {title}", anchor(&text));
             let _ = write!(sections, "\n{}", text.replace("](./", &format!("]({}/", self.name)));
         }
-        Ok(format!("{}\n{contents}{sections}", self.introduction))
+        Ok(format!("{}\n{contents}{sections}", wrap(self.introduction)))
     }
 }
 

@@ -23,6 +23,7 @@ mod scheduler;
 mod store;
 mod symphony;
 pub mod trials;
+mod wrap;
 
 pub use args::BenchArgs;
 use args::Suite;

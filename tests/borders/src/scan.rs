@@ -108,7 +108,9 @@ fn import(tokens: &mut Tokens, found: &mut Scan) {
 
 /// A part of a `use` tree, after the names before it.
 fn branches(tree: &[TokenTree], before: &[String], found: &mut Scan) {
-    for branch in tree.split(|token| is_punct(token, ',')) {
+    // After the last comma there is nothing.
+    let branches_of = tree.split(|token| is_punct(token, ','));
+    for branch in branches_of.filter(|branch| !branch.is_empty()) {
         let mut names = before.to_vec();
         let (mut line, mut alias, mut has_alias) = (0, None, false);
         for token in branch {

@@ -42,7 +42,9 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 fn long_lines(text: &str, is_markdown: bool) -> Vec<usize> {
     let (mut found, mut in_code) = (Vec::new(), false);
     for (number, line) in (1..).zip(text.lines()) {
-        let body = line.trim_start().trim_start_matches(['/', '!']).trim_start();
+        let line_body = line.trim_start();
+        let comment = line_body.strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']));
+        let body = comment.unwrap_or(line_body).trim_start();
         if is_markdown && body.starts_with("```") {
             in_code = !in_code;
         }
