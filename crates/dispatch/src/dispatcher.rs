@@ -121,13 +121,14 @@ impl Dispatcher {
         std::mem::take(&mut self.is_in_trouble)
     }
 
-    /// Whether other rules could be better: models may stand in each other's way, and what batches take is known beforehand.
+    /// Whether other rules could be better: there are several models, and what batches take is known
+    /// beforehand.
     pub(crate) fn may_be_contested(&self) -> bool {
         let is_spread = |spec: &Arc<ModelSpec>| {
             spec.profiles.iter().flatten().any(|profile| profile.spread().is_some())
         };
-        (self.rules.gather != Gather::Priced || self.rank.may_block())
-            && !self.specs.iter().flatten().any(is_spread)
+        let specs = self.specs.iter().flatten();
+        specs.clone().count() > 1 && !specs.clone().any(is_spread)
     }
 
     fn set_profile(&mut self, now: Time, model: ModelId, spec: Arc<ModelSpec>) {
