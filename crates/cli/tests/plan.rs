@@ -304,7 +304,7 @@ fn every_method_is_drawn() {
 fn profiles_are_read_from_files() {
     let folder = Folder::new();
     folder.write("p.json", r#"[{"name": "net", "planned_ms": [4.0, 5.0]}]"#);
-    let file = "[[demand]]\nmodel = \"net\"\nprofile = \"p.json\"\nslo_ms = 20\nrate = 100\n";
+    let file = "[[demand]]\nmodel = \"net\"\nprofile = \"p.json\"\nslo_ms = 20\nrate = 200\n";
     folder.write("plan.toml", file);
     let plan = json(&folder.fermata(&["plan", "plan.toml", "--json"]));
     assert_eq!(plan["gpus"], 1);
@@ -323,8 +323,7 @@ fn on_shares(l2: f64) -> String {
     };
     format!(
         r#"{{"format": 1, "model": "net", "device": "a GPU", "multiprocessors": 100,
-        "precision": "fp16",
-            "batches": [1, 4, 8], "shares": [{}, {}], "usage": {{"l2": {l2}, "dram": 0.1}}}}"#,
+            "precision": "fp16", "batches": [1, 4, 8], "shares": [{}, {}], "usage": {{"l2": {l2}, "dram": 0.1}}}}"#,
         row(20.0),
         row(100.0)
     )
