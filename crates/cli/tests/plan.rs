@@ -323,7 +323,8 @@ fn on_shares(l2: f64) -> String {
     };
     format!(
         r#"{{"format": 1, "model": "net", "device": "a GPU", "multiprocessors": 100,
-            "precision": "fp16", "batches": [1, 4, 8], "shares": [{}, {}], "usage": {{"l2": {l2}, "dram": 0.1}}}}"#,
+            "precision": "fp16",
+            "batches": [1, 4, 8], "shares": [{}, {}], "usage": {{"l2": {l2}, "dram": 0.1}}}}"#,
         row(20.0),
         row(100.0)
     )
