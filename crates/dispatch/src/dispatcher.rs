@@ -122,14 +122,15 @@ impl Dispatcher {
         std::mem::take(&mut self.is_in_trouble)
     }
 
-    /// Whether other rules could be better: there are several models, and what batches take is
-    /// known beforehand.
+    /// Whether other rules could be better: there are executors and several models, and the time
+    /// that batches take is known beforehand.
     pub(crate) fn may_be_contested(&self) -> bool {
         let is_spread = |spec: &Arc<ModelSpec>| {
             spec.profiles.iter().flatten().any(|profile| profile.spread().is_some())
         };
         let specs = self.specs.iter().flatten();
-        specs.clone().count() > 1 && !specs.clone().any(is_spread)
+        let can_choose = self.rank.executors() > 0 && specs.clone().count() > 1;
+        can_choose && !specs.clone().any(is_spread)
     }
 
     fn set_profile(&mut self, now: Time, model: ModelId, spec: Arc<ModelSpec>) {
