@@ -7,7 +7,11 @@ SEED ?= 1
 BUILT = $(or $(CARGO_TARGET_DIR),target)
 FERMATA ?= $(BUILT)/release/fermata
 
-.PHONY: help setup setup-gpu test fmt lint unit loom clients sims benches deny demo demo-sim bench bench-scheduler bench-planner bench-serving bench-variable bench-gpu bench-mixes bench-latency sim
+# The crates with changes since the last commit, as arguments of cargo.
+CHANGED = $(shell { git diff --name-only HEAD -- crates; git ls-files -o --exclude-standard crates; } \
+	| sed -n 's#^crates/\([^/]*\)/.*#-p fermata-\1#p' | sort -u)
+
+.PHONY: help setup setup-gpu test check fmt lint unit loom clients sims benches deny demo demo-sim bench bench-scheduler bench-planner bench-serving bench-variable bench-gpu bench-mixes bench-latency sim
 .DEFAULT_GOAL := help
 
 help: ## List these recipes
@@ -20,6 +24,10 @@ setup-gpu: ## Fetch ONNX Runtime for GPUs into .fermata/lib-cuda (250 MB); CUDA 
 	@$(PYTHON) scripts/setup.py --gpu
 
 test: fmt lint unit loom clients sims benches deny ## Everything that must pass before a merge
+
+check: fmt lint ## What takes a minute: format, clippy, unit tests of the crates that changed
+	@if [ -n "$(CHANGED)" ]; then $(CARGO) test --locked --lib $(CHANGED); \
+	else echo "no crate has changed since the last commit"; fi
 
 fmt: ## Is everything formatted?
 	$(CARGO) fmt --all --check
