@@ -8,7 +8,7 @@ from tritonclient.grpc import model_config_pb2, service_pb2
 
 from harness import ROOT
 
-FOLDER = ROOT / "crates" / "server" / "proto"
+FOLDER = ROOT / "crates" / "protocol" / "proto"
 
 SCALARS = {
     name: getattr(FieldDescriptor, f"TYPE_{name.upper()}")
