@@ -304,7 +304,7 @@ fn every_method_is_drawn() {
 fn profiles_are_read_from_files() {
     let folder = Folder::new();
     folder.write("p.json", r#"[{"name": "net", "planned_ms": [4.0, 5.0]}]"#);
-    let file = "[[demand]]\nmodel = \"net\"\nprofile = \"p.json\"\nslo_ms = 20\nrate = 200\n";
+    let file = "[[demand]]\nmodel = \"net\"\nprofile = \"p.json\"\nslo_ms = 20\nrate = 100\n";
     folder.write("plan.toml", file);
     let plan = json(&folder.fermata(&["plan", "plan.toml", "--json"]));
     assert_eq!(plan["gpus"], 1);

@@ -40,6 +40,9 @@ pub struct Dispatcher {
     is_in_trouble: bool,
 }
 
+/// In a pool of more executors, in which no batch may block another model, bursts even out: contests
+/// gained 0.3 % at most on 64 executors, and a request cost ten times the processor time.
+const CONTESTED_MAX: usize = 32;
 /// A pool is in trouble when a model loses this share of its requests.
 const TROUBLE: f64 = 0.003;
 
@@ -122,15 +125,16 @@ impl Dispatcher {
         std::mem::take(&mut self.is_in_trouble)
     }
 
-    /// Whether other rules could be better: there are executors and several models, and the time
-    /// that batches take is known beforehand.
+    /// Whether other rules could be better: there are several models, which may block each other or
+    /// have few executors, and the time that batches take is known beforehand.
     pub(crate) fn may_be_contested(&self) -> bool {
         let is_spread = |spec: &Arc<ModelSpec>| {
             spec.profiles.iter().flatten().any(|profile| profile.spread().is_some())
         };
         let specs = self.specs.iter().flatten();
-        let can_choose = self.rank.executors() > 0 && specs.clone().count() > 1;
-        can_choose && !specs.clone().any(is_spread)
+        let is_small = (1..=CONTESTED_MAX).contains(&self.rank.executors());
+        let may_gain = specs.clone().count() > 1 && (is_small || self.rank.may_block());
+        may_gain && !specs.clone().any(is_spread)
     }
 
     fn set_profile(&mut self, now: Time, model: ModelId, spec: Arc<ModelSpec>) {

@@ -17,9 +17,18 @@ use crate::subclusters::{Before, Item, Limits, partition};
 /// two in two cases of 42.
 const BURST: f64 = 0.1;
 
-/// The batch of a staggered execution, as dispatch forms it, in whole requests; at least one.
+/// The largest batch whose first request can wait for its last; at least one.
+///
+/// Dispatch aims at a batch that gathers in `b / rate`, which is Symphony's equation 1: a request
+/// that just misses a batch waits for the whole of the next one. No dispatcher can do better than
+/// with regular arrivals, of which the first waits for `(b - 1) / rate`: that is the bound that
+/// planning needs.
 pub fn staggered_batch(profile: &Table, slo: Span, rate: f64) -> usize {
-    profile.gathered_within(slo, rate * 1e-9).max(1)
+    if rate <= 0.0 {
+        return 1;
+    }
+    // The first request has no gap before it.
+    profile.gathered_within(slo + Span::from_secs(1.0 / rate), rate * 1e-9).max(1)
 }
 
 /// How many executors a rate keeps busy in staggered execution.

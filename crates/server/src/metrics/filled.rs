@@ -59,14 +59,14 @@ mod tests {
             let executors = executors.iter().map(|&class| ClassId(class));
             filled_load(&spec, slo, rate, &classes(executors))
         };
-        // 200 a second: four requests gather in 20 ms, and a batch takes 10.
-        let four = 200.0 / 4.0 * 0.01;
-        assert!((load(200.0, &[0, 0]) - four).abs() < 1e-9);
-        // A batch that takes 20 ms has time for two to gather: each second has 100 batches.
-        assert!((load(200.0, &[1]) - 2.0).abs() < 1e-9);
-        // Three executors at a half, and one at two, of which each takes its part.
-        let mixed = load(200.0, &[0, 0, 0, 1]);
-        assert!((mixed - 4.0 / (3.0 / four + 1.0 / 2.0)).abs() < 1e-9, "{mixed}");
+        // 100 a second: a third request would come 20 ms after the first, and a batch takes 10.
+        let three = 100.0 / 3.0 * 0.01;
+        assert!((load(100.0, &[0, 0]) - three).abs() < 1e-9);
+        // Two in a batch that takes 20 ms: half a second of an executor is 50 requests.
+        assert!((load(100.0, &[1]) - 1.0).abs() < 1e-9);
+        // Three executors at a third, and one at one, of which each takes its part.
+        let mixed = load(100.0, &[0, 0, 0, 1]);
+        assert!((mixed - 4.0 / (3.0 / three + 1.0)).abs() < 1e-9, "{mixed}");
         assert_eq!(load(0.0, &[0]), 0.0);
         assert_eq!(load(100.0, &[2]), f64::INFINITY);
         assert_eq!(load(100.0, &[]), f64::INFINITY);
