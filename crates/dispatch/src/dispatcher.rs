@@ -40,8 +40,8 @@ pub struct Dispatcher {
     is_in_trouble: bool,
 }
 
-/// In a pool of more executors, in which no batch may block another model, bursts even out: contests
-/// gained 0.3 % at most on 64 executors, and a request cost ten times the processor time.
+/// In a pool of more executors, in which no batch may block another model, bursts even out:
+/// contests gained 0.3 % at most on 64 executors, and a request cost ten times the processor time.
 const CONTESTED_MAX: usize = 32;
 /// A pool is in trouble when a model loses this share of its requests.
 const TROUBLE: f64 = 0.003;

@@ -133,6 +133,7 @@ impl Document {
             let _ = writeln!(contents, "- [{name}](#{}): {title}", anchor(&text));
             let _ = write!(sections, "\n{}", text.replace("](./", &format!("]({}/", self.name)));
         }
+        let contents = wrap(&contents);
         Ok(format!("{}\n{contents}{sections}", wrap(self.introduction)))
     }
 }
