@@ -1,4 +1,4 @@
-//! `fermata gpu-worker`: the process behind a seat on a GPU. The server starts it; nobody else
+//! `fermata gpu-worker`: the process behind a seat on a GPU. The server starts it; no person
 //! does.
 
 use std::path::PathBuf;

@@ -166,8 +166,8 @@ fn nets(names: &[String]) -> Result<Vec<Net>, InputError> {
     Ok(nets)
 }
 
-/// Writes a model, and its objective first: whoever polls the repository finds no model without
-/// one.
+/// Writes a model, and its objective first: a server that polls the repository finds no model
+/// without one.
 fn write(task: &Task, model: &Model) -> anyhow::Result<()> {
     let failed = |file: &Path| format!("{}: cannot be written", file.display());
     if let Some((file, text)) = &task.settings {

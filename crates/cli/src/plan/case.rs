@@ -64,7 +64,7 @@ impl Case {
         case
     }
 
-    /// Whether there may be so many GPUs.
+    /// Whether this number of GPUs is allowed.
     pub(super) fn allows(&self, plan: &Plan) -> bool {
         let within = |gpus: usize, limit: Option<usize>| limit.is_none_or(|limit| gpus <= limit);
         let kinds = self.problem.kinds.iter().enumerate();
